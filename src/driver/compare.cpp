@@ -12,12 +12,6 @@ namespace {
 constexpr size_t kBlocks = 10;
 constexpr double kConfidence = 0.99;
 
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // Logarithms of the medians of consecutive blocks.
 std::vector<double> block_medians(const std::vector<double>& samples) {
   const size_t blocks = std::min(kBlocks, samples.size());
@@ -31,43 +25,37 @@ std::vector<double> block_medians(const std::vector<double>& samples) {
   return medians;
 }
 
-}  // namespace
-
-Comparison compare_times(const std::vector<double>& a, const std::vector<double>& b) {
+// `test`: of logarithms of ratios.
+Comparison judged(const MeanTest& test, const std::vector<double>& a, const std::vector<double>& b, int64_t blocks,
+                  double smallest) {
   Comparison c;
-  const std::vector<double> x = block_medians(a), y = block_medians(b);
-  const MeanTest test = test_difference(x, y, kConfidence);
   c.median_a = median_of(a);
   c.median_b = median_of(b);
   c.ratio = std::exp(test.mean);
   c.low = std::exp(test.low);
   c.high = std::exp(test.high);
   c.p = test.p;
-  c.blocks = std::ssize(x);
-  c.smallest = kSmallestEffectOfRuns;
-  c.differs = (c.low > 1 || c.high < 1) && std::fabs(c.ratio - 1) >= c.smallest;
+  c.blocks = blocks;
+  c.smallest = smallest;
+  c.differs = (c.low > 1 || c.high < 1) && std::fabs(c.ratio - 1) >= smallest;
   return c;
 }
 
+}  // namespace
+
+Comparison compare_times(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> x = block_medians(a), y = block_medians(b);
+  return judged(test_difference(x, y, kConfidence), a, b, std::ssize(x), kSmallestEffectOfRuns);
+}
+
 Comparison compare_pairs(const std::vector<PairBlock>& blocks) {
-  Comparison c;
   std::vector<double> ratios, a, b;
   for (const PairBlock& block : blocks) {
     ratios.push_back(std::log(block.ratio));
     a.push_back(block.median_a);
     b.push_back(block.median_b);
   }
-  const MeanTest test = test_mean(ratios, kConfidence);
-  c.median_a = median_of(a);
-  c.median_b = median_of(b);
-  c.ratio = std::exp(test.mean);
-  c.low = std::exp(test.low);
-  c.high = std::exp(test.high);
-  c.p = test.p;
-  c.blocks = std::ssize(blocks);
-  c.smallest = kSmallestEffectOfPairs;
-  c.differs = (c.low > 1 || c.high < 1) && std::fabs(c.ratio - 1) >= c.smallest;
-  return c;
+  return judged(test_mean(ratios, kConfidence), a, b, std::ssize(blocks), kSmallestEffectOfPairs);
 }
 
 }  // namespace tcc::driver

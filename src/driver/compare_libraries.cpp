@@ -12,6 +12,7 @@
 #include <functional>
 
 #include "driver/host_tensors.h"
+#include "driver/student.h"
 #include "tcc/driver/library.h"
 #include "tcc/package/loaded_model.h"
 #include "tcc/support/files.h"
@@ -28,12 +29,6 @@ constexpr int64_t kMinRuns = 3;          // of a turn
 constexpr int64_t kMinPairs = 4;
 constexpr size_t kMaxPairs = 20000;
 constexpr double kWarmUp = 0.2;  // share of a process's time
-
-double median_of(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 struct Side {
   std::shared_ptr<package::LoadedModel> model;

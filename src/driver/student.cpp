@@ -71,6 +71,12 @@ double student_quantile(double p, double freedom) {
   return (low + high) / 2;
 }
 
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 MeanTest test_mean(std::span<const double> values, double confidence) {
   const Moments m = moments(values);
   return test(m.mean, m.variance_of_mean, m.freedom, confidence);

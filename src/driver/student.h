@@ -1,7 +1,8 @@
-// Student's t distribution, for means of a few independent blocks. Private to the room.
+// Medians, and Student's t distribution for means of a few independent blocks. Private to the room.
 #pragma once
 
 #include <span>
+#include <vector>
 
 namespace tcc::driver {
 
@@ -9,6 +10,9 @@ namespace tcc::driver {
 double student_p(double t, double freedom);
 // The t with P(|T| >= t) = p, 0 < p < 1.
 double student_quantile(double p, double freedom);
+
+// The upper median of at least one value.
+double median_of(std::vector<double> values);
 
 // Mean of the values with its interval, and whether it is 0.
 struct MeanTest {

@@ -42,7 +42,7 @@ Result<std::unique_ptr<MeasuringHere>> MeasuringHere::begin(const std::string& f
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const int descriptor = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (descriptor < 0) return environment_error("cannot make '{}': {}", sanitize(file), std::strerror(errno));
-    struct stat opened{}, named{};
+    struct stat opened = {}, named = {};
     if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 && fstat(descriptor, &opened) == 0 &&
         lstat(file.c_str(), &named) == 0 && opened.st_ino == named.st_ino)
       return std::unique_ptr<MeasuringHere>(new MeasuringHere(folder, std::move(file), descriptor));
