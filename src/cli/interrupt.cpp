@@ -27,7 +27,7 @@ void on_interrupt(int) {
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
-  struct sigaction action{};
+  struct sigaction action = {};
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
   for (size_t i = 0; i < std::size(kSignals); ++i) {

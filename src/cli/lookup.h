@@ -56,8 +56,8 @@ std::string cache_folder();
 // This machine with the rates that records name, where there is a place to keep them: measured on the first run, once.
 std::optional<target::Target> measured_device(bool quiet);
 
-// Measures this machine again where a program reached `rate` operations a second of its f32 peak, and says so. What was
-// measured before is the old rate. Nothing where there is no place to keep rates.
+// Measures this machine again where a program reached `rate` operations a second, more than the f32 peak that was
+// measured before, and tells the user. Does nothing without a cache folder.
 void remeasure_device(double rate, bool quiet);
 
 // --threads, or all processors of this machine.

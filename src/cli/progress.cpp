@@ -15,7 +15,7 @@ namespace {
 
 using Kind = search::Progress::Kind;
 
-constexpr double kSecondsBetweenLines = 10;  // where there is no terminal
+constexpr double kSecondsBetweenLines = 10;  // where stderr is a file or a pipe
 constexpr size_t kLeastWorkload = 20;        // columns that are worth showing
 
 const char* event_name(Kind kind) {

@@ -25,7 +25,7 @@ class ProgressView {
   ValueCurve& curve_;
   double time_limit_;
   bool terminal_;
-  bool said_ = false;     // a line, where there is no terminal
+  bool said_ = false;     // a line went to a file or a pipe
   Stopwatch since_said_;  // the last one
   std::string last_;      // what was not said since then
 };

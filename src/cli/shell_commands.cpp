@@ -197,8 +197,9 @@ std::string page_head(const std::string& name, const std::string& what) {
 
 constexpr const char* kStatusSection =
     ".SH EXIT STATUS\n.TP\n0\nok\n.TP\n1\nthe input or the environment is at fault\n.TP\n2\nthe command line is\n"
-    ".TP\n3\nstopped early; the results are valid and saved\n.TP\n5\nsome tasks failed; the results of the "
-    "others are valid and saved\n.TP\n70\na bug in tcc\n";
+    ".TP\n3\nstopped early; the results are valid and saved\n.TP\n4\nverify: what was compared is right, but tells "
+    "nothing\n.TP\n5\nsome tasks failed; the results of the others are valid and saved\n.TP\n6\ntune "
+    "--strict-timing: other programs disturbed the times\n.TP\n70\na bug in tcc\n";
 
 std::string command_page(const Table& table, const CLI::App& command) {
   std::string text = page_head("tcc-" + command.get_name(), command.get_description());

@@ -257,7 +257,7 @@ TEST_CASE("U3: a time that other programs disturbed is preferred over no undistu
   quiet.threads = busy.threads = slow.threads = 2;
   add(*store, busy);
   REQUIRE(store->best(1, 7, 2).value().has_value());
-  CHECK(store->best(1, 7, 2).value()->nest_hash == 11);  // there is no other
+  CHECK(store->best(1, 7, 2).value()->nest_hash == 11);  // disturbed, and the only one
   CHECK(store->confirmed_best(1, 7, 2).value()->nest_hash == 11);
   add(*store, quiet);
   add(*store, slow);
