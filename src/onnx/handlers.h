@@ -17,14 +17,34 @@ namespace tcc::onnx {
 using graph::Refusal;
 using graph::refuse;
 
+// What a name of the model stands for: a tensor, a list of tensors (a sequence, whose length is known), or an optional
+// without a value. An input that a node leaves out is none of them.
+struct Item {
+  graph::ValueId tensor = graph::kNone;
+  std::shared_ptr<const std::vector<graph::ValueId>> list = nullptr;
+  bool empty_optional = false;
+
+  bool exists() const { return tensor != graph::kNone || list != nullptr || empty_optional; }
+};
+using Items = std::vector<Item>;
+
+// Imports the nodes of a body (of If, Loop, Scan) into the graph, once for each call, and returns its outputs. Names of
+// the graphs around the body are known in it.
+class BodyImporter {
+ public:
+  virtual ~BodyImporter() = default;
+  virtual Result<Items> import_body(const tcc_onnx::Graph& body, const Items& inputs) = 0;
+};
+
 // What handlers share while one model is read.
 struct ImportState {
   graph::Graph& graph;
   std::shared_ptr<const void> owner;  // keeps the messages alive
   ExternalFiles& files;
   graph::Evaluator& evaluator;
-  std::set<std::string> to_freeze;  // inputs whose values had to be known
-  int64_t folded_bytes = 0;         // of constants that were computed from others
+  BodyImporter* bodies = nullptr;
+  std::set<std::string> to_freeze = {};  // inputs whose values had to be known
+  int64_t folded_bytes = 0;              // of constants that were computed from others
 };
 
 // TCC_TRY for a variable that exists already. One statement, which needs no braces.
@@ -42,19 +62,27 @@ using Made = Result<graph::ValueId>;
 
 class NodeContext {
  public:
-  NodeContext(ImportState& state, const tcc_onnx::Node& proto, int64_t opset, std::vector<graph::ValueId> inputs);
+  NodeContext(ImportState& state, const tcc_onnx::Node& proto, int64_t opset, Items inputs);
 
   int64_t opset() const { return opset_; }
   const std::string& op() const { return proto_.op_type(); }
+  // Of ai.onnx itself: other domains count their own versions.
+  bool standard() const { return proto_.domain().empty() || proto_.domain() == "ai.onnx"; }
 
   // --- inputs; optional ones at the end are dropped, others may be absent
   size_t input_count() const { return inputs_.size(); }
-  bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i] != graph::kNone; }
-  graph::ValueId input(size_t i) const { return inputs_[i]; }  // has_input(i)
-  std::vector<Made> inputs() const { return {inputs_.begin(), inputs_.end()}; }
+  bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i].tensor != graph::kNone; }
+  graph::ValueId input(size_t i) const { return inputs_[i].tensor; }  // has_input(i)
+  std::vector<Made> inputs() const;
+  Result<void> need_inputs(std::initializer_list<size_t> numbers) const;
   const graph::Value& value(graph::ValueId id) const { return graph_.value(id); }
-  const graph::Value& input_value(size_t i) const { return graph_.value(inputs_[i]); }
+  const graph::Value& input_value(size_t i) const { return graph_.value(inputs_[i].tensor); }
   int64_t rank(size_t i) const { return static_cast<int64_t>(input_value(i).shape.size()); }
+  // Inputs of operators that take lists and optionals (rows of TCC_ONNX_LIST_OPERATORS).
+  const Item& item(size_t i) const { return inputs_[i]; }
+  const Items& items() const { return inputs_; }
+  Result<const std::vector<graph::ValueId>*> list(size_t i) const;
+
   // The numbers of an input that must be known when compiling.
   Result<std::vector<int64_t>> constant_integers(size_t i, const char* what) const;
   Result<std::vector<int64_t>> optional_integers(size_t i, const char* what) const;  // empty where the input is absent
@@ -69,7 +97,12 @@ class NodeContext {
   Result<std::string> get_string(const char* name, const std::string& otherwise, int64_t since = 1);
   Result<std::optional<std::vector<int64_t>>> get_ints(const char* name);
   Result<std::optional<std::vector<double>>> get_floats(const char* name);
+  Result<std::optional<std::vector<std::string>>> get_strings(const char* name);
   Result<std::optional<TensorConstant>> get_tensor(const char* name);
+  Result<const tcc_onnx::Graph*> get_graph(const char* name);  // must be given
+  Result<Items> import_body(const tcc_onnx::Graph& body, const Items& inputs) {
+    return state_.bodies->import_body(body, inputs);
+  }
   bool has_attribute(const char* name) const { return find(name) != nullptr; }
   void ignore_attribute(const char* name) { read_.insert(name); }
   Result<void> check_all_attributes_read() const;
@@ -111,12 +144,16 @@ class NodeContext {
   // Outputs beyond the first are made only when the model reads them.
   size_t output_count() const { return static_cast<size_t>(proto_.output_size()); }
   bool wants_output(size_t i) const { return i < output_count() && !proto_.output(static_cast<int>(i)).empty(); }
-  void set_output(size_t i, graph::ValueId id) {
-    if (outputs_.size() <= i) outputs_.resize(i + 1, graph::kNone);
-    outputs_[i] = id;
+  void set_output(size_t i, graph::ValueId id) { set_output(i, Item{id}); }
+  void set_output(size_t i, Item item) {
+    if (outputs_.size() <= i) outputs_.resize(i + 1);
+    outputs_[i] = std::move(item);
   }
-  // kNone when the handler did not make it.
-  graph::ValueId output(size_t i) const { return i < outputs_.size() ? outputs_[i] : graph::kNone; }
+  // Does not exist when the handler did not make it.
+  Item output(size_t i) const { return i < outputs_.size() ? outputs_[i] : Item{}; }
+  // Of an input that must be known and is not: names the model's inputs that it is computed from.
+  tl::unexpected<Error> refuse_run_time(size_t i, const char* what) const;
+
   // The handler's end: the first output.
   Result<void> finish(Made id);
   Result<void> finish(graph::Op op, graph::Attributes attrs, const std::vector<Made>& inputs) {
@@ -127,15 +164,14 @@ class NodeContext {
   const tcc_onnx::Attribute* find(const char* name) const;
   Result<const tcc_onnx::Attribute*> take(const char* name, tcc_onnx::Attribute::Type type);
 
-  tl::unexpected<Error> refuse_run_time(size_t i, const char* what) const;
-
   ImportState& state_;
   graph::Graph& graph_;
   const tcc_onnx::Node& proto_;
   int64_t opset_;
-  std::vector<graph::ValueId> inputs_;
+  Items inputs_;
   std::set<std::string> read_;
-  std::vector<graph::ValueId> outputs_;
+  Items outputs_;
+  int32_t source_;  // of this node, in graph_.sources
 };
 
 using Handler = Result<void> (*)(NodeContext&);
@@ -146,12 +182,17 @@ struct OperatorRow {
   int64_t since, until;  // opset versions served
   int64_t fewest_inputs, most_inputs;
   Handler handler;
+  bool lists = false;  // serves inputs that are lists or optionals
 };
 
 // first, first + 1, ... rank - 1
 std::vector<int64_t> axes_from(int64_t first, int64_t rank);
 // The second operand of an operator; before opset 7 reshaped so that numpy's rule broadcasts it as the attributes say.
 Result<graph::ValueId> legacy_broadcast(NodeContext& c, graph::ValueId a, graph::ValueId b);
+
+// A convolution with the node's attributes.
+Result<graph::ValueId> emit_convolution(NodeContext& c, graph::ValueId x, graph::ValueId weights,
+                                        std::optional<graph::ValueId> bias);
 
 constexpr int64_t kNewestOpset = 28;
 

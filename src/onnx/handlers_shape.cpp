@@ -38,10 +38,6 @@ Result<void> finish_reshape(NodeContext& c, Shape shape) {
 
 }  // namespace
 
-Result<void> import_identity(NodeContext& c) {
-  return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
-}
-
 Result<void> import_constant(NodeContext& c) {
   TCC_TRY(auto tensor, c.get_tensor("value"));
   if (tensor) {

@@ -84,23 +84,30 @@ Result<graph::PoolAttrs> read_pool(NodeContext& c, bool dilations) {
 
 }  // namespace
 
-Result<void> import_conv(NodeContext& c) {
-  TCC_TRY(size_t spatial, spatial_axes(c));
-  const Shape& weight = c.input_value(1).shape;
-  if (weight.size() != spatial + 2) {
-    return input_error("weight {} and input {} differ in rank", graph::shape_text(weight),
-                       graph::shape_text(c.input_value(0).shape));
-  }
+Result<graph::ValueId> emit_convolution(NodeContext& c, graph::ValueId x, graph::ValueId weights,
+                                        std::optional<graph::ValueId> bias) {
+  const Shape input = c.value(x).shape, weight = c.value(weights).shape;
+  if (input.size() < 3) return input_error("needs an input of rank 3 or more, got {}", graph::shape_text(input));
+  if (weight.size() != input.size())
+    return input_error("weight {} and input {} differ in rank", graph::shape_text(weight), graph::shape_text(input));
   std::vector<int64_t> kernel(weight.begin() + 2, weight.end());
   TCC_TRY(auto declared, c.get_ints("kernel_shape"));
   if (declared && *declared != kernel) {
     return input_error("kernel_shape [{}] differs from the weight's shape {}", fmt::join(*declared, ", "),
                        graph::shape_text(weight));
   }
-  TCC_TRY(WindowAttributes w, read_window(c, c.input_value(0).shape, kernel, true));
+  TCC_TRY(WindowAttributes w, read_window(c, input, kernel, true));
   TCC_TRY(int64_t group, c.get_int("group", 1));
   graph::ConvAttrs attrs{w.kernel, w.strides, w.dilations, w.pads_begin, w.pads_end, group};
-  return c.finish(Op::kConv, attrs, c.inputs());
+  std::vector<Made> operands{x, weights};
+  if (bias) operands.emplace_back(*bias);
+  return c.emit(Op::kConv, attrs, operands);
+}
+
+Result<void> import_conv(NodeContext& c) {
+  std::optional<graph::ValueId> bias;
+  if (c.has_input(2)) bias = c.input(2);
+  return c.finish(emit_convolution(c, c.input(0), c.input(1), bias));
 }
 
 namespace {

@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <queue>
 #include <set>
 #include <unordered_map>
 
 #include "handlers.h"
 #include "limits.h"
+#include "node_importer.h"
 #include "tcc/graph/reference.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
@@ -23,9 +23,6 @@ namespace tcc::onnx {
 namespace {
 
 using graph::ValueId;
-
-constexpr int64_t kMaxConstantBytes = int64_t{1} << 36;  // as if all splats were written out
-constexpr size_t kMaxReportLines = 50;
 
 struct Magic {
   std::string_view bytes;
@@ -75,15 +72,11 @@ class Importer {
   Result<graph::Graph> run() {
     graph_.name = proto_.name();
     TCC_TRY_VOID(check_header());
-    TCC_TRY_VOID(check_operators());
+    scope_.opsets = &opsets_;
+    TCC_TRY_VOID(nodes_.check_operators(proto_.node(), opsets_));
     TCC_TRY_VOID(read_initializers());
     TCC_TRY_VOID(bind_inputs());
-    TCC_TRY(std::vector<int> order, sort_nodes());
-    Stopwatch watch;
-    for (int i : order) {
-      if (watch.seconds() > options_.seconds) return too_slow(watch.seconds(), i);
-      auto imported = import_node(i);
-      if (imported) continue;
+    if (auto imported = nodes_.import_nodes(proto_.node(), scope_); !imported) {
       if (options_.inputs_to_freeze)
         options_.inputs_to_freeze->assign(state_.to_freeze.begin(), state_.to_freeze.end());
       return tl::make_unexpected(std::move(imported).error());
@@ -96,81 +89,15 @@ class Importer {
   }
 
  private:
-  tl::unexpected<Error> too_slow(double seconds, int node) const {
-    return make_error(ErrorClass::kInput,
-                      fmt::format("'{}' is given up after {:.3g} s of folding its constants, at {}", sanitize(name_),
-                                  seconds, node_text(node)),
-                      "fold them beforehand (onnxsim), or split the model");
-  }
-
   Result<void> check_header() {
     if (proto_.sparse_initializer_size() > 0) {
       return refuse(Refusal::kNotATensor, "'{}' has {} sparse initializers, which are not supported", sanitize(name_),
                     proto_.sparse_initializer_size());
     }
-    for (const auto& import : model_->opset_import()) {
-      const std::string domain = import.domain() == "ai.onnx" ? "" : import.domain();
-      if (import.version() < 1)
-        return input_error("'{}' imports opset {} of domain '{}'", sanitize(name_), import.version(), sanitize(domain));
-      opsets_[domain] = import.version();
-    }
+    TCC_TRY_SET(opsets_, read_opsets(model_->opset_import(), fmt::format("'{}'", sanitize(name_))));
     // Files before IR version 3 name no opset: they use the first.
     if (opsets_.empty()) opsets_[""] = 1;
     return {};
-  }
-
-  int64_t opset_of(const std::string& domain) const {
-    auto it = opsets_.find(domain);
-    return it == opsets_.end() ? 0 : it->second;
-  }
-  static std::string domain_of(const tcc_onnx::Node& node) { return node.domain() == "ai.onnx" ? "" : node.domain(); }
-
-  // One report of everything that is not supported.
-  Result<void> check_operators() {
-    struct Finding {
-      int64_t count = 0;
-      std::string first;
-    };
-    std::map<std::pair<std::string, std::string>, Finding> missing;
-    std::unordered_map<std::string, bool> served;  // by domain and name
-    int64_t nodes = 0;
-    for (int i = 0; i < proto_.node_size(); ++i) {
-      const auto& node = proto_.node(i);
-      std::string domain = domain_of(node);
-      auto [known, fresh] = served.try_emplace(domain + '\0' + node.op_type());
-      if (fresh) known->second = find_operator(domain, node.op_type(), opset_of(domain)) != nullptr;
-      if (known->second) continue;
-      Finding& finding = missing[{domain, node.op_type()}];
-      if (finding.count++ == 0) finding.first = node_text(i);
-      ++nodes;
-    }
-    if (missing.empty()) return {};
-    std::set<std::pair<std::string, std::string>> functions;
-    for (const auto& function : model_->functions()) functions.emplace(function.domain(), function.name());
-    std::vector<std::string> notes;
-    for (const auto& [key, finding] : missing) {
-      if (notes.size() == kMaxReportLines) {
-        notes.push_back(fmt::format("... and {} more operators", missing.size() - kMaxReportLines));
-        break;
-      }
-      const auto& [domain, op] = key;
-      notes.push_back(fmt::format(
-          "{}{}{}  opset {}  {} node{}  (first: {}){}", sanitize(domain, 60),
-          domain.empty() ? "" : "::", sanitize(op, 60), opset_of(domain), finding.count, finding.count == 1 ? "" : "s",
-          finding.first, functions.contains(key) ? "  a function of the model: inline it (onnx.inliner)" : ""));
-    }
-    return graph::refusal(Refusal::kOperator,
-                          fmt::format("{} operator{} in '{}' {} not supported ({} of {} nodes)", missing.size(),
-                                      missing.size() == 1 ? "" : "s", sanitize(name_),
-                                      missing.size() == 1 ? "is" : "are", nodes, proto_.node_size()),
-                          "'tcc ops' lists what is supported", std::move(notes));
-  }
-
-  std::string node_text(int i) const {
-    const auto& node = proto_.node(i);
-    if (!node.name().empty()) return fmt::format("'{}'", sanitize(node.name(), 80));
-    if (node.output_size() > 0) return fmt::format("node {}, output '{}'", i, sanitize(node.output(0), 80));
-    return fmt::format("node {}", i);
   }
 
   Result<void> read_initializers() {
@@ -182,7 +109,7 @@ class Importer {
       TCC_TRY(TensorConstant constant, cut_out ? read_raw_tensor(tensor, *parsed_.raw[n], parsed_.owner, files_, what)
                                                : read_tensor(tensor, model_, files_, what));
       ValueId id = graph_.add_constant(tensor.name(), constant.dtype, constant.shape, constant.constant);
-      if (!values_.emplace(tensor.name(), id).second)
+      if (!scope_.items.emplace(tensor.name(), Item{id}).second)
         return input_error("initializer '{}' appears twice", sanitize(tensor.name()));
     }
     return {};
@@ -249,7 +176,7 @@ class Importer {
                                     graph::dtype_name(type.dtype), graph::shape_text(type.shape)));
     }
     ValueId id = graph_.add_constant(name, data.dtype, data.shape, data.constant);
-    if (!values_.emplace(name, id).second) return input_error("input '{}' appears twice", sanitize(name));
+    if (!scope_.items.emplace(name, Item{id}).second) return input_error("input '{}' appears twice", sanitize(name));
     return {};
   }
 
@@ -280,7 +207,7 @@ class Importer {
     std::vector<std::string> unbound, known;
     for (const auto& info : proto_.input()) {
       // Before IR version 4 initializers are listed among the inputs as well.
-      if (values_.contains(info.name()) && graph_.value(values_.at(info.name())).is_constant()) continue;
+      if (const Item* known = scope_.find(info.name()); known && graph_.value(known->tensor).is_constant()) continue;
       std::vector<std::string> names;
       TCC_TRY(graph::TensorType type, bind_type(info, unbound, &names));
       if (auto frozen = options_.frozen.find(info.name()); frozen != options_.frozen.end()) {
@@ -291,7 +218,7 @@ class Importer {
       ValueId id = graph_.add_input(info.name(), type.dtype, type.shape);
       graph_.value(id).dim_names = std::move(names);
       known.push_back(info.name());
-      if (!values_.emplace(info.name(), id).second)
+      if (!scope_.items.emplace(info.name(), Item{id}).second)
         return input_error("input '{}' appears twice", sanitize(info.name()));
     }
     if (!unbound.empty()) {
@@ -311,112 +238,16 @@ class Importer {
     return {};
   }
 
-  // Kahn's algorithm, smallest position first: files in order stay in order, and cycles are found.
-  Result<std::vector<int>> sort_nodes() const {
-    std::unordered_map<std::string, int> producer;
-    int count = proto_.node_size();
-    for (int i = 0; i < count; ++i) {
-      for (const auto& output : proto_.node(i).output()) {
-        if (output.empty()) continue;
-        if (values_.contains(output) || !producer.emplace(output, i).second) {
-          return input_error("'{}' is produced more than once (again by {})", sanitize(output), node_text(i));
-        }
-      }
-    }
-    std::vector<std::vector<int>> readers(static_cast<size_t>(count));
-    std::vector<int> waiting(static_cast<size_t>(count), 0);
-    for (int i = 0; i < count; ++i) {
-      for (const auto& input : proto_.node(i).input()) {
-        if (input.empty() || values_.contains(input)) continue;
-        auto it = producer.find(input);
-        if (it == producer.end())
-          return input_error("{} ({}) reads '{}', which nothing produces", node_text(i),
-                             sanitize(proto_.node(i).op_type()), sanitize(input));
-        readers[static_cast<size_t>(it->second)].push_back(i);
-        ++waiting[static_cast<size_t>(i)];
-      }
-    }
-    std::priority_queue<int, std::vector<int>, std::greater<>> ready;
-    for (int i = 0; i < count; ++i) {
-      if (waiting[static_cast<size_t>(i)] == 0) ready.push(i);
-    }
-    std::vector<int> order;
-    while (!ready.empty()) {
-      int i = ready.top();
-      ready.pop();
-      order.push_back(i);
-      for (int reader : readers[static_cast<size_t>(i)]) {
-        if (--waiting[static_cast<size_t>(reader)] == 0) ready.push(reader);
-      }
-    }
-    if (static_cast<int>(order.size()) != count) {
-      auto stuck = std::find_if(waiting.begin(), waiting.end(), [](int w) { return w > 0; });
-      return input_error("the graph has a cycle through {}", node_text(static_cast<int>(stuck - waiting.begin())));
-    }
-    return order;
-  }
-
-  Result<void> import_node(int i) {
-    auto result = import_node_unlabelled(i);
-    if (result) return {};
-    return tl::make_unexpected(
-        std::move(result.error())
-            .with_context(fmt::format("{} ({})", node_text(i), sanitize(proto_.node(i).op_type()))));
-  }
-
-  Result<void> import_node_unlabelled(int i) {
-    const auto& node = proto_.node(i);
-    std::vector<ValueId> inputs;
-    for (const auto& input : node.input()) {
-      if (input.empty()) {
-        inputs.push_back(graph::kNone);
-        continue;
-      }
-      auto it = values_.find(input);
-      if (it == values_.end())
-        return refuse(Refusal::kExtraOutput, "reads '{}', an output that is not supported here", sanitize(input));
-      inputs.push_back(it->second);
-    }
-    int64_t opset = opset_of(domain_of(node));
-    const OperatorRow* row = find_operator(domain_of(node), node.op_type(), opset);
-    graph_.sources.push_back(
-        {node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name(), node.op_type()});
-    NodeContext context(state_, node, opset, std::move(inputs));
-    auto count = static_cast<int64_t>(context.input_count());
-    if (count < row->fewest_inputs || count > row->most_inputs) {
-      return input_error("has {} inputs; opset {} takes {} to {}", count, opset, row->fewest_inputs, row->most_inputs);
-    }
-    // Handlers read the required inputs without asking; operators of any number have no absent ones.
-    int64_t required = row->most_inputs > 8 ? count : row->fewest_inputs;
-    for (int64_t k = 0; k < required; ++k) {
-      if (!context.has_input(static_cast<size_t>(k))) return input_error("input {} is required", k);
-    }
-    if (node.output_size() == 0 || node.output(0).empty()) return input_error("has no output");
-    TCC_TRY_VOID(row->handler(context));
-    TCC_TRY_VOID(context.check_all_attributes_read());
-    for (int k = 0; k < node.output_size(); ++k) {
-      ValueId id = context.output(static_cast<size_t>(k));
-      if (id == graph::kNone || node.output(k).empty()) continue;
-      graph::Value& value = graph_.value(id);
-      values_[node.output(k)] = id;
-      if (value.producer != graph::kNone || value.is_constant()) value.name = node.output(k);
-      if (value.is_constant()) constant_bytes_ += value.bytes();
-    }
-    if (constant_bytes_ > kMaxConstantBytes)
-      return input_error("the model's constants take more than {}",
-                         format_bytes(static_cast<double>(kMaxConstantBytes)));
-    return {};
-  }
-
   // Declared shapes must agree with what the operators compute: a model with a wrong declaration is refused.
   template <class Infos>
   Result<void> check_declared(const Infos& infos) const {
     if (reshaped_) return {};
     for (const auto& info : infos) {
-      auto it = values_.find(info.name());
-      if (it == values_.end() || !info.type().has_tensor_type() || !info.type().tensor_type().has_shape()) continue;
+      const Item* item = scope_.find(info.name());
+      if (item == nullptr || item->tensor == graph::kNone) continue;
+      if (!info.type().has_tensor_type() || !info.type().tensor_type().has_shape()) continue;
       const auto& declared = info.type().tensor_type().shape();
-      const graph::Shape& computed = graph_.value(it->second).shape;
+      const graph::Shape& computed = graph_.value(item->tensor).shape;
       bool same = declared.dim_size() == static_cast<int>(computed.size());
       std::string text;
       for (int i = 0; i < std::min(declared.dim_size(), static_cast<int>(graph::kMaxRank)); ++i) {
@@ -435,11 +266,14 @@ class Importer {
   Result<void> collect_outputs() {
     if (proto_.output_size() == 0) return input_error("'{}' has no outputs", sanitize(name_));
     for (const auto& info : proto_.output()) {
-      auto it = values_.find(info.name());
-      if (it == values_.end())
+      const Item* item = scope_.find(info.name());
+      if (item == nullptr)
         return refuse(Refusal::kExtraOutput, "output '{}' is not produced by any supported node output",
                       sanitize(info.name()));
-      graph_.add_output(it->second, info.name());
+      if (item->tensor == graph::kNone)
+        return refuse(Refusal::kNotATensor, "output '{}' is a sequence or an optional, expected a tensor",
+                      sanitize(info.name()));
+      graph_.add_output(item->tensor, info.name());
     }
     return {};
   }
@@ -450,15 +284,21 @@ class Importer {
   std::string name_;
   const ImportOptions& options_;
   ExternalFiles files_;
-  std::map<std::string, int64_t> opsets_;
-  std::unordered_map<std::string, ValueId> values_;  // by ONNX name
+  Opsets opsets_;
+  Scope scope_;
   graph::Graph graph_;
   std::unique_ptr<graph::Evaluator> evaluator_ = graph::reference_evaluator();
-  ImportState state_{graph_, model_, files_, *evaluator_, {}};
+  // What constants may view: the parsed model, and copies of nodes of functions.
+  struct Messages {
+    std::shared_ptr<const tcc_onnx::Model> model;
+    std::list<tcc_onnx::Node> copies;
+  };
+  std::shared_ptr<Messages> messages_ = std::make_shared<Messages>(Messages{model_, {}});
+  ImportState state_{graph_, messages_, files_, *evaluator_};
+  NodeImporter nodes_{*model_, state_, messages_->copies, name_, options_.seconds};
   std::vector<std::string> flags_;                 // that would bind what is unbound
   std::set<std::string> named_dims_, bound_dims_;  // of the inputs; those that an option gives a size
   bool reshaped_ = false;
-  int64_t constant_bytes_ = 0;
 };
 
 Result<ParsedModel> parse_model(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,

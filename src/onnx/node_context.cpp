@@ -19,16 +19,45 @@ constexpr int64_t kMaxFoldedFloats = 1024;
 constexpr int64_t kMaxFoldedBytes = int64_t{1} << 28;  // in all; then nodes stay, which `optimize` may fold
 }  // namespace
 
-NodeContext::NodeContext(ImportState& state, const tcc_onnx::Node& proto, int64_t opset, std::vector<ValueId> inputs)
-    : state_(state), graph_(state.graph), proto_(proto), opset_(opset), inputs_(std::move(inputs)) {
-  while (!inputs_.empty() && inputs_.back() == graph::kNone) inputs_.pop_back();
+NodeContext::NodeContext(ImportState& state, const tcc_onnx::Node& proto, int64_t opset, Items inputs)
+    : state_(state),
+      graph_(state.graph),
+      proto_(proto),
+      opset_(opset),
+      inputs_(std::move(inputs)),
+      source_(static_cast<int32_t>(state.graph.sources.size()) - 1) {
+  while (!inputs_.empty() && !inputs_.back().exists()) inputs_.pop_back();
   if (opset < 6) read_.insert("consumed_inputs");  // advice of the first opsets about memory
+}
+
+std::vector<Made> NodeContext::inputs() const {
+  std::vector<Made> tensors;
+  for (const Item& item : inputs_) tensors.emplace_back(item.tensor);
+  return tensors;
+}
+
+Result<void> NodeContext::need_inputs(std::initializer_list<size_t> numbers) const {
+  for (size_t i : numbers) {
+    if (!has_input(i)) return input_error("input {} is required", i);
+  }
+  return {};
+}
+
+Result<const std::vector<ValueId>*> NodeContext::list(size_t i) const {
+  if (i >= inputs_.size() || inputs_[i].list == nullptr) return input_error("input {} must be a sequence", i);
+  return inputs_[i].list.get();
+}
+
+Result<const tcc_onnx::Graph*> NodeContext::get_graph(const char* name) {
+  TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::GRAPH));
+  if (attribute == nullptr) return input_error("attribute '{}' is missing", name);
+  return &attribute->g();
 }
 
 // Names the model's inputs that the value is computed from: fixing them would make it known.
 tl::unexpected<Error> NodeContext::refuse_run_time(size_t i, const char* what) const {
   std::vector<char> seen(graph_.values.size(), 0);
-  std::vector<ValueId> open{inputs_[i]};
+  std::vector<ValueId> open{inputs_[i].tensor};
   std::vector<std::string> names;
   while (!open.empty()) {
     ValueId id = open.back();
@@ -134,6 +163,12 @@ Result<std::optional<std::vector<double>>> NodeContext::get_floats(const char* n
   return std::vector<double>(attribute->floats().begin(), attribute->floats().end());
 }
 
+Result<std::optional<std::vector<std::string>>> NodeContext::get_strings(const char* name) {
+  TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::STRINGS));
+  if (!attribute) return std::nullopt;
+  return std::vector<std::string>(attribute->strings().begin(), attribute->strings().end());
+}
+
 Result<std::optional<TensorConstant>> NodeContext::get_tensor(const char* name) {
   TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::TENSOR));
   if (!attribute) return std::nullopt;
@@ -190,7 +225,7 @@ Made NodeContext::emit(graph::Op op, graph::Attributes attrs, const std::vector<
     ids.push_back(*input);
   }
   TCC_TRY(ValueId id, graph_.add_node(op, std::move(attrs), std::move(ids), proto_.name()));
-  graph_.node(graph_.value(id).producer).sources = {static_cast<int32_t>(graph_.sources.size()) - 1};
+  graph_.node(graph_.value(id).producer).sources = {source_};
   // Shapes are often computed in the graph: what is known now must be a constant now. Large float results wait for
   // `optimize`.
   const graph::Node& node = graph_.node(graph_.value(id).producer);

@@ -50,7 +50,6 @@ constexpr int64_t kNow = kNewestOpset;
   X("Greater", 1, kNow, 2, 2, import_comparison) \
   X("GreaterOrEqual", 12, kNow, 2, 2, import_comparison) \
   X("Hardmax", 1, kNow, 1, 1, import_softmax) \
-  X("Identity", 1, kNow, 1, 1, import_identity) \
   X("InstanceNormalization", 1, kNow, 3, 3, import_instance_norm) \
   X("LRN", 1, kNow, 1, 1, import_lrn) \
   X("LayerNormalization", 17, kNow, 2, 3, import_layer_norm) \
@@ -110,10 +109,90 @@ constexpr int64_t kNow = kNewestOpset;
   X("Unsqueeze", 1, kNow, 1, 2, import_unsqueeze) \
   X("Where", 9, kNow, 3, 3, import_where) \
   X("Xor", 1, kNow, 2, 2, import_comparison)
+
+// Operators that take or give sequences and optionals.
+#define TCC_ONNX_LIST_OPERATORS(X) \
+  X("ConcatFromSequence", 11, kNow, 1, 1, import_concat_from_sequence) \
+  X("Identity", 1, kNow, 1, 1, import_identity) \
+  X("If", 1, kNow, 1, 1, import_if) \
+  X("Loop", 1, kNow, 0, kMany, import_loop) \
+  X("Optional", 15, kNow, 0, 1, import_optional) \
+  X("OptionalGetElement", 15, kNow, 1, 1, import_optional_get_element) \
+  X("OptionalHasElement", 15, kNow, 0, 1, import_optional_has_element) \
+  X("Scan", 8, kNow, 0, kMany, import_scan) \
+  X("SequenceAt", 11, kNow, 2, 2, import_sequence_at) \
+  X("SequenceConstruct", 11, kNow, 1, kMany, import_sequence_construct) \
+  X("SequenceEmpty", 11, kNow, 0, 0, import_sequence_empty) \
+  X("SequenceErase", 11, kNow, 1, 2, import_sequence_erase) \
+  X("SequenceInsert", 11, kNow, 2, 3, import_sequence_insert) \
+  X("SequenceLength", 11, kNow, 1, 1, import_sequence_length) \
+  X("SequenceMap", 17, kNow, 1, kMany, import_sequence_map) \
+  X("SplitToSequence", 11, kNow, 1, 2, import_split_to_sequence)
+// Operators made of graph operators.
+#define TCC_ONNX_COMPOSED_OPERATORS(X) \
+  X("AffineGrid", 20, kNow, 2, 2, import_affine_grid) \
+  X("Attention", 23, kNow, 3, 7, import_attention) \
+  X("BlackmanWindow", 17, kNow, 1, 1, import_window) \
+  X("CenterCropPad", 18, kNow, 2, 2, import_center_crop_pad) \
+  X("Col2Im", 18, kNow, 3, 3, import_col2im) \
+  X("ConvInteger", 10, kNow, 2, 4, import_conv_integer) \
+  X("DFT", 17, 19, 1, 2, import_dft) \
+  X("DFT", 20, kNow, 1, 3, import_dft) \
+  X("DequantizeLinear", 10, kNow, 2, 3, import_dequantize_linear) \
+  X("Det", 11, kNow, 1, 1, import_det) \
+  X("DynamicQuantizeLinear", 11, kNow, 1, 1, import_dynamic_quantize_linear) \
+  X("Einsum", 12, kNow, 1, kMany, import_einsum) \
+  X("GRU", 1, kNow, 3, 6, import_gru) \
+  X("GroupNormalization", 18, kNow, 3, 3, import_group_norm) \
+  X("HammingWindow", 17, kNow, 1, 1, import_window) \
+  X("HannWindow", 17, kNow, 1, 1, import_window) \
+  X("LSTM", 1, kNow, 3, 8, import_lstm) \
+  X("MatMulInteger", 10, kNow, 2, 4, import_matmul_integer) \
+  X("MelWeightMatrix", 17, kNow, 5, 5, import_mel_weight_matrix) \
+  X("QLinearConv", 10, kNow, 8, 9, import_qlinear_conv) \
+  X("QLinearMatMul", 10, kNow, 8, 8, import_qlinear_matmul) \
+  X("QuantizeLinear", 10, kNow, 2, 3, import_quantize_linear) \
+  X("RNN", 1, kNow, 3, 6, import_rnn) \
+  X("ReverseSequence", 10, kNow, 2, 2, import_reverse_sequence) \
+  X("RotaryEmbedding", 23, kNow, 3, 4, import_rotary_embedding) \
+  X("STFT", 17, kNow, 2, 4, import_stft) \
+  X("SimplifiedLayerNormalization", 1, kNow, 2, 2, import_simplified_layer_norm)
+// Of domain com.microsoft.
+#define TCC_ONNX_MICROSOFT_OPERATORS(X) \
+  X("Attention", 1, kNow, 2, 7, import_microsoft_attention) \
+  X("BiasGelu", 1, kNow, 2, 2, import_fused_gelu) \
+  X("DequantizeLinear", 1, kNow, 2, 3, import_dequantize_linear) \
+  X("DynamicQuantizeMatMul", 1, kNow, 3, 5, import_dynamic_quantize_matmul) \
+  X("EmbedLayerNormalization", 1, kNow, 1, 9, import_embed_layer_norm) \
+  X("FastGelu", 1, kNow, 1, 2, import_fused_gelu) \
+  X("FusedConv", 1, kNow, 2, 4, import_fused_conv) \
+  X("FusedGemm", 1, kNow, 2, 3, import_fused_gemm) \
+  X("FusedMatMul", 1, kNow, 2, 2, import_fused_matmul) \
+  X("Gelu", 1, kNow, 1, 1, import_fused_gelu) \
+  X("GroupQueryAttention", 1, kNow, 1, 12, import_group_query_attention) \
+  X("MatMulIntegerToFloat", 1, kNow, 4, 7, import_matmul_integer_to_float) \
+  X("MatMulNBits", 1, kNow, 3, 6, import_matmul_nbits) \
+  X("MultiHeadAttention", 1, kNow, 1, 10, import_multi_head_attention) \
+  X("QLinearAdd", 1, kNow, 7, 8, import_qlinear_binary) \
+  X("QLinearConcat", 1, kNow, 5, kMany, import_qlinear_concat) \
+  X("QLinearGlobalAveragePool", 1, kNow, 4, 5, import_qlinear_unary) \
+  X("QLinearLeakyRelu", 1, kNow, 4, 5, import_qlinear_unary) \
+  X("QLinearMul", 1, kNow, 7, 8, import_qlinear_binary) \
+  X("QLinearSigmoid", 1, kNow, 4, 5, import_qlinear_unary) \
+  X("QLinearSoftmax", 1, kNow, 4, 5, import_qlinear_unary) \
+  X("QuantizeLinear", 1, kNow, 2, 3, import_quantize_linear) \
+  X("QuickGelu", 1, kNow, 1, 1, import_quick_gelu) \
+  X("RotaryEmbedding", 1, kNow, 4, 4, import_microsoft_rotary_embedding) \
+  X("SimplifiedLayerNormalization", 1, kNow, 2, 2, import_simplified_layer_norm) \
+  X("SkipLayerNormalization", 1, kNow, 3, 5, import_skip_layer_norm) \
+  X("SkipSimplifiedLayerNormalization", 1, kNow, 3, 4, import_skip_layer_norm)
 // clang-format on
 
 #define TCC_X(op, since, until, fewest, most, handler) Result<void> handler(NodeContext&);
 TCC_ONNX_OPERATORS(TCC_X)
+TCC_ONNX_LIST_OPERATORS(TCC_X)
+TCC_ONNX_COMPOSED_OPERATORS(TCC_X)
+TCC_ONNX_MICROSOFT_OPERATORS(TCC_X)
 #undef TCC_X
 Result<void> import_function(NodeContext&);  // of one element: the rows of graph/scalar.h
 
@@ -121,7 +200,13 @@ const std::vector<OperatorRow>& operator_table() {
   static const std::vector<OperatorRow> kTable = [] {
     std::vector<OperatorRow> rows = {
 #define TCC_X(op, since, until, fewest, most, handler) {"", op, since, until, fewest, most, handler},
-        TCC_ONNX_OPERATORS(TCC_X)
+        TCC_ONNX_OPERATORS(TCC_X) TCC_ONNX_COMPOSED_OPERATORS(TCC_X)
+#undef TCC_X
+#define TCC_X(op, since, until, fewest, most, handler) {"com.microsoft", op, since, until, fewest, most, handler},
+            TCC_ONNX_MICROSOFT_OPERATORS(TCC_X)
+#undef TCC_X
+#define TCC_X(op, since, until, fewest, most, handler) {"", op, since, until, fewest, most, handler, true},
+                TCC_ONNX_LIST_OPERATORS(TCC_X)
 #undef TCC_X
     };
     for (const graph::UnaryRow& row : graph::unary_rows())
