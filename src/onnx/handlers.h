@@ -18,7 +18,7 @@ using graph::Refusal;
 using graph::refuse;
 
 // What a name of the model stands for: a tensor, a list of tensors (a sequence, whose length is known), or an optional
-// without a value. An input that a node leaves out is none of them.
+// without a value. An input that a node leaves out does not exist.
 struct Item {
   graph::ValueId tensor = graph::kNone;
   std::shared_ptr<const std::vector<graph::ValueId>> list = nullptr;

@@ -237,7 +237,7 @@ Result<void> import_conv_integer(NodeContext& c) {
 
 namespace {
 
-// The result of a node: type and limits from its zero point, u8 where there is none.
+// The result of a node: type and limits from its zero point, or as given where the node has no zero point.
 Result<void> finish_quantized(NodeContext& c, const Made& y, const Quantization& q, DType otherwise) {
   return c.finish(quantize(c, y, q, q.zero ? c.value(*q.zero).dtype : otherwise));
 }

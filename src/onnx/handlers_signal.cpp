@@ -61,7 +61,8 @@ Result<void> import_mel_weight_matrix(NodeContext& c) {
   TCC_TRY(DType dtype, output_type(c, DType::kF32));
   const int64_t rows = length / 2 + 1;
   if (rate < 1 || bins < 1 || !(low >= 0) || !(high >= low) || !std::isfinite(high))
-    return input_error("{} bins from {} to {} Hz at {} samples a second are no filters", bins, low, high, rate);
+    return input_error("{} bins from {} to {} Hz at {} samples a second do not describe filters", bins, low, high,
+                       rate);
   if (rows * bins > kMaxTable) return refuse(Refusal::kTooLarge, "a matrix of {}x{}", rows, bins);
   auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);

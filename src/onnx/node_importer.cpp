@@ -273,8 +273,8 @@ Result<Items> NodeImporter::import_body(const tcc_onnx::Graph& body, const Items
 Result<void> NodeImporter::import_call(const tcc_onnx::Node& node, const tcc_onnx::Function& function,
                                        const Items& inputs, Scope& caller) {
   if (depth_ >= kMaxCallDepth)
-    return input_error("functions call each other more than {} deep: '{}' may call itself", kMaxCallDepth,
-                       sanitize(function.name()));
+    return refuse(Refusal::kTooLarge, "functions call each other more than {} deep", kMaxCallDepth);
+  if (!active_.insert(&function).second) return input_error("function '{}' calls itself", sanitize(function.name()));
   if (static_cast<int>(inputs.size()) > function.input_size() || node.output_size() > function.output_size())
     return input_error("gives {} inputs and reads {} outputs of a function with {} and {}", inputs.size(),
                        node.output_size(), function.input_size(), function.output_size());
@@ -291,6 +291,7 @@ Result<void> NodeImporter::import_call(const tcc_onnx::Node& node, const tcc_onn
   ++depth_;
   auto imported = import_nodes(function.node(), scope);
   --depth_;
+  active_.erase(&function);
   if (!imported) return imported;
   for (int k = 0; k < node.output_size(); ++k) {
     if (node.output(k).empty()) continue;

@@ -62,7 +62,7 @@ class NodeImporter final : public BodyImporter {
 
  private:
   struct Report;
-  void collect(const NodeList& nodes, const Opsets& opsets, Report& report);
+  void collect(const NodeList& nodes, const Opsets& opsets, Report& report, int depth);
   Result<std::vector<int>> sort_nodes(const NodeList& nodes, const Scope& scope) const;
   Result<void> import_node(const NodeList& nodes, int i, Scope& scope);
   Result<void> import_node_unlabelled(const tcc_onnx::Node& node, Scope& scope);
@@ -83,6 +83,7 @@ class NodeImporter final : public BodyImporter {
   int64_t inlined_ = 0, constant_bytes_ = 0;
   std::map<std::tuple<std::string, std::string, std::string>, const tcc_onnx::Function*> functions_;
   std::map<const tcc_onnx::Function*, Opsets> function_opsets_;
+  std::set<const tcc_onnx::Function*> active_;  // whose nodes are being imported
   std::unordered_map<const NodeList*, std::vector<int>> orders_;
   std::unordered_map<const tcc_onnx::Tensor*, graph::ValueId> initializers_;  // of bodies
   std::set<const NodeList*> checked_;

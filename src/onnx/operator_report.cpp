@@ -52,7 +52,8 @@ struct NodeImporter::Report {
   int64_t nodes = 0, all = 0;
 };
 
-void NodeImporter::collect(const NodeList& nodes, const Opsets& opsets, Report& report) {
+void NodeImporter::collect(const NodeList& nodes, const Opsets& opsets, Report& report, int depth) {
+  if (depth > kMaxCallDepth) return;  // the call is refused when it is imported
   if (!checked_.insert(&nodes).second) return;
   report.all += nodes.size();
   for (int i = 0; i < nodes.size(); ++i) {
@@ -60,7 +61,7 @@ void NodeImporter::collect(const NodeList& nodes, const Opsets& opsets, Report& 
     if (const tcc_onnx::Function* function = function_of(node)) {
       // Versions that are wrong are an error of the call.
       auto own = read_opsets(function->opset_import(), "a function");
-      if (own) collect(function->node(), *own, report);
+      if (own) collect(function->node(), *own, report, depth + 1);
       continue;
     }
     const std::string domain = domain_of(node);
@@ -78,14 +79,14 @@ void NodeImporter::collect(const NodeList& nodes, const Opsets& opsets, Report& 
     }
     if (node.op_type() == "If" && domain.empty()) continue;
     for (const auto& attribute : node.attribute()) {
-      if (attribute.has_g()) collect(attribute.g().node(), opsets, report);
+      if (attribute.has_g()) collect(attribute.g().node(), opsets, report, depth + 1);
     }
   }
 }
 
 Result<void> NodeImporter::check_operators(const NodeList& nodes, const Opsets& opsets) {
   Report report;
-  collect(nodes, opsets, report);
+  collect(nodes, opsets, report, 0);
   if (report.missing.empty()) return {};
   std::vector<std::string> notes;
   for (const auto& [key, finding] : report.missing) {

@@ -96,11 +96,28 @@ struct AttributeFiller {
     to.set_type(tcc_onnx::Attribute::FLOATS);
     to.mutable_floats()->Add(v.begin(), v.end());
   }
+  void operator()(const std::vector<std::string>& v) const {
+    to.set_type(tcc_onnx::Attribute::STRINGS);
+    for (const std::string& text : v) to.add_strings(text);
+  }
+  void operator()(const GraphData& v) const {
+    to.set_type(tcc_onnx::Attribute::GRAPH);
+    to.mutable_g()->ParseFromString(v.bytes);
+  }
   void operator()(const TensorData& v) const {
     to.set_type(tcc_onnx::Attribute::TENSOR);
     fill(*to.mutable_t(), v, false);
   }
 };
+
+// Version 1, where the model does not import it already.
+void import_domain(tcc_onnx::Model& model, const std::string& domain) {
+  for (const auto& import : model.opset_import())
+    if (import.domain() == domain) return;
+  auto* import = model.add_opset_import();
+  import->set_domain(domain);
+  import->set_version(1);
+}
 
 }  // namespace
 
@@ -155,6 +172,18 @@ std::string ModelWriter::initializer(const std::string& name, const TensorData& 
   return name;
 }
 
+std::string ModelWriter::typed_initializer(const std::string& name, graph::DType dtype, const graph::Shape& shape,
+                                           const std::vector<double>& values) {
+  tcc_onnx::Tensor tensor;
+  tensor.set_name(name);
+  tensor.set_data_type(number_of(dtype));
+  for (int64_t extent : shape) tensor.add_dims(extent);
+  const graph::Constant constant = graph::make_constant_from_doubles(dtype, values);
+  encode_initializer(state_->initializers, tensor,
+                     {reinterpret_cast<const char*>(constant.bytes.data()), constant.bytes.size()});
+  return name;
+}
+
 std::string ModelWriter::external_initializer(const std::string& name, const graph::Shape& shape,
                                               const std::string& location, int64_t offset, int64_t length) {
   auto* tensor = state_->graph.add_initializer();
@@ -179,7 +208,10 @@ std::string ModelWriter::node(const std::string& op, const std::vector<std::stri
   auto* node = state_->graph.add_node();
   node->set_op_type(op);
   node->set_name(outputs.empty() ? op : outputs[0]);
-  if (!domain.empty()) node->set_domain(domain);
+  if (!domain.empty()) {
+    node->set_domain(domain);
+    import_domain(state_->model, domain);
+  }
   for (const auto& input : inputs) node->add_input(input);
   for (const auto& output : outputs) node->add_output(output);
   for (const auto& attribute : attributes) {
@@ -197,6 +229,33 @@ std::string ModelWriter::finish() {
   file.append(rest);
   file.insert(0, head);
   return file;
+}
+
+GraphData ModelWriter::finish_graph() {
+  return {std::move(state_->initializers) + state_->graph.SerializeAsString()};
+}
+
+void ModelWriter::function(const std::string& domain, const std::string& name, const std::vector<std::string>& inputs,
+                           const std::vector<std::string>& outputs, const std::vector<std::string>& attributes,
+                           const GraphData& body) {
+  auto* function = state_->model.add_functions();
+  function->set_domain(domain);
+  function->set_name(name);
+  for (const auto& input : inputs) function->add_input(input);
+  for (const auto& output : outputs) function->add_output(output);
+  for (const auto& attribute : attributes) function->add_attribute(attribute);
+  *function->mutable_opset_import() = state_->model.opset_import();
+  tcc_onnx::Graph graph;
+  graph.ParseFromString(body.bytes);
+  *function->mutable_node() = graph.node();
+  for (auto& node : *function->mutable_node()) {
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (!attribute.s().starts_with('$')) continue;
+      attribute.set_ref_attr_name(attribute.s().substr(1));
+      attribute.clear_s();
+      attribute.clear_type();
+    }
+  }
 }
 
 }  // namespace tcc::onnx

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "graph/constants.h"
+#include "onnx/models.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
 #include "tcc/graph/refusal.h"
@@ -20,25 +21,6 @@ using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
 namespace {
-
-Result<graph::Graph> import_text(std::string bytes, const ImportOptions& options = {}) {
-  return import_bytes(std::make_shared<const std::string>(std::move(bytes)), "test.onnx", options);
-}
-
-// The outputs of a model whose input "x" is 0, 1, 2, ... in `shape`.
-std::vector<graph::HostTensor> run_model(std::string bytes, const ImportOptions& options = {}) {
-  auto g = import_text(std::move(bytes), options);
-  if (!g) FAIL(g.error().message);
-  std::vector<graph::HostTensor> inputs;
-  for (auto id : g->inputs) {
-    graph::HostTensor t{g->value(id).shape, Doubles(static_cast<size_t>(g->value(id).elements()))};
-    for (size_t i = 0; i < t.data.size(); ++i) t.data[i] = static_cast<double>(i);
-    inputs.push_back(t);
-  }
-  auto outputs = graph::run_reference(*g, inputs, 1);
-  if (!outputs) FAIL(outputs.error().message);
-  return *outputs;
-}
 
 struct NodeSpec {
   std::string op;

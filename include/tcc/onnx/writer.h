@@ -16,7 +16,13 @@ struct TensorData {
   std::variant<std::vector<float>, std::vector<int64_t>> values;
 };
 
-using AttributeValue = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>, TensorData>;
+// A body of If, Loop or Scan: see ModelWriter::finish_graph.
+struct GraphData {
+  std::string bytes;
+};
+
+using AttributeValue = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>,
+                                    std::vector<std::string>, TensorData, GraphData>;
 
 struct NamedAttribute {
   std::string name;
@@ -40,6 +46,9 @@ class ModelWriter {
   // Written as raw bytes, which are encoded at once and held once; `typed` uses float_data or int64_data instead.
   // Returns the name.
   std::string initializer(const std::string& name, const TensorData& data, bool typed = false);
+  // Of any element type: `values` are converted as tcc/graph/types.h says.
+  std::string typed_initializer(const std::string& name, graph::DType dtype, const graph::Shape& shape,
+                                const std::vector<double>& values);
   // Floats in another file of the model's folder; negative offset or length: the field is left out.
   std::string external_initializer(const std::string& name, const graph::Shape& shape, const std::string& location,
                                    int64_t offset, int64_t length);
@@ -49,6 +58,13 @@ class ModelWriter {
                    const std::string& domain = "");
   // The file's bytes. Ends the writer: the initializers have moved into them.
   std::string finish();
+  // The graph alone, as an attribute of a node of another writer. Ends the writer.
+  GraphData finish_graph();
+  // Adds the nodes of `body` as a function; its inputs and outputs are the function's. `attributes` are those that its
+  // nodes refer to as "$NAME" in a string attribute of the name that they set.
+  void function(const std::string& domain, const std::string& name, const std::vector<std::string>& inputs,
+                const std::vector<std::string>& outputs, const std::vector<std::string>& attributes,
+                const GraphData& body);
 
  private:
   struct State;
