@@ -98,6 +98,14 @@ Result<graph::Graph> import_case(const std::string& path, const std::vector<std:
     auto graph = onnx::import_model(path, options);
     if (graph) return graph;
     bool more = false;
+    // Dimensions that the model leaves open are those of the stored inputs, as --shape would say.
+    if (graph.error().cls == ErrorClass::kUsage && options.input_shapes.empty()) {
+      for (const auto& [i, tensor] : inputs) {
+        if (!tensor || static_cast<size_t>(i) >= names.size()) continue;
+        options.input_shapes.emplace(names[static_cast<size_t>(i)], tensor->shape);
+        more = true;
+      }
+    }
     for (const std::string& name : wanted) {
       auto at = std::find(names.begin(), names.end(), name);
       auto tensor = inputs.find(static_cast<int>(at - names.begin()));

@@ -143,6 +143,7 @@ Result<driver::Model> open_model(const ModelArguments& arguments) {
   TCC_TRY(driver::Model model, driver::load_model(source));
   spdlog::info("loaded {} in {}: {} nodes, hash {}", sanitize(source.model), format_duration(watch.seconds()),
                model.graph.order.size(), model.hash);
+  for (const std::string& note : onnx::import_notes(model.graph)) print_warning(note);
   return model;
 }
 

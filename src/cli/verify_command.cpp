@@ -32,6 +32,13 @@ void declare(Options& options, VerifyArguments& a) {
   options.option("--inputs", a.inputs, "Inputs by name instead of random ones").value("FILE.npz");
   options.option("--expected", a.expected, "Outputs by name to compare with, instead of the reference")
       .value("FILE.npz");
+  options
+      .option("--against", a.against,
+              "Compare with the outputs of onnxruntime for the same inputs, instead of the reference")
+      .value("PEER");
+  options.option("--python", a.python, "Of --against: an interpreter that has the modules onnxruntime and numpy")
+      .value("FILE")
+      .show_default();
   options.flag("--emulate", a.emulate,
                "Without a GPU: run the PTX of the kernels for --target instruction by instruction, task by task, with "
                "checks for races and memory errors. Of very large tasks some blocks only; exit status 3: some tasks "
@@ -81,6 +88,13 @@ Result<driver::VerifyOptions> options_of(const VerifyArguments& a) {
       }));
   options.inputs = a.inputs;
   options.expected = a.expected;
+  if (!a.against.empty()) {
+    if (a.against != "onnxruntime") return bad_word("--against", a.against, "onnxruntime");
+    if (!a.expected.empty())
+      return make_error(ErrorClass::kUsage, "--against and --expected both say what the outputs are",
+                        "leave one of the two out");
+    options.onnxruntime_python = a.python;
+  }
   if (a.tolerance > 0) options.tolerance = a.tolerance;
   options.threads = static_cast<int>(a.library.threads);
   options.cuda_driver = a.library.target.cuda_driver;
@@ -126,8 +140,10 @@ void print_verification(const VerifyArguments& a, const driver::VerifyReport& re
   }
   std::string text =
       fmt::format("{} against {} of {}{}\n", report.id,
-                  a.expected.empty() ? "the reference" : "'" + sanitize(a.expected) + "' and the reference",
-                  sanitize(report.model), a.expected.empty() ? " in double precision" : "");
+                  !a.against.empty()   ? "ONNX Runtime"
+                  : a.expected.empty() ? "the reference"
+                                       : "'" + sanitize(a.expected) + "' and the reference",
+                  sanitize(report.model), a.expected.empty() && a.against.empty() ? " in double precision" : "");
   if (report.precision != target::Precision::kF32)
     text += fmt::format("built with --precision {}\n", target::precision_name(report.precision));
   for (const driver::TensorRange& input : report.inputs) text += "input   " + range_text(input) + "\n";
@@ -174,6 +190,7 @@ Command verify_command() {
                       "  tcc verify out/libnet.so --model moved/net.onnx\n"
                       "  tcc verify zoo:mlp\n"
                       "  tcc verify out/libnet.so --inputs x.npz --expected y.npz\n"
+                      "  tcc verify zoo:mlp --against onnxruntime --python venv/bin/python\n"
                       "  tcc verify zoo:mlp --target a100 --emulate",
                       declare, verify);
 }

@@ -14,6 +14,7 @@ struct VerifyArguments {
   uint64_t seed = 1;
   std::vector<std::string> seeds, ranges;  // NAME=7, NAME=-1:1
   std::string inputs, expected;            // .npz
+  std::string against, python = "python3";
   bool emulate = false;
 };
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/named_tensors.h"
+#include "driver/onnxruntime.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/run.h"
 #include "tcc/graph/error_bound.h"
@@ -230,6 +231,26 @@ Result<void> take_expected(const std::string& path, const std::vector<TensorSpec
   return {};
 }
 
+// The outputs of ONNX Runtime for the same inputs, and the values of frozen ones, in a file in `scratch`.
+Result<std::string> outputs_of_peer(const Model& model, const std::vector<TensorSpec>& specs, const Inputs& inputs,
+                                    const std::string& python, const std::string& scratch) {
+  std::vector<NamedTensor> given;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].dtype == graph::DType::kBF16)
+      return make_error(
+          ErrorClass::kUsage,
+          fmt::format("--against onnxruntime: NumPy has no bf16, the type of input '{}'", sanitize(specs[i].name)),
+          "compare with the reference instead: leave --against out");
+    given.push_back({specs[i].name, specs[i].dtype, specs[i].shape, inputs.bytes[i].bytes});
+  }
+  for (const auto& [name, tensor] : model.source.import_options.frozen)
+    given.push_back({name, tensor.dtype, tensor.shape, tensor.constant.bytes});
+  const std::string in = scratch + "/inputs.npz", out = scratch + "/outputs.npz";
+  TCC_TRY_VOID(write_npz(in, given));
+  TCC_TRY_VOID(run_onnxruntime(model.source, python, in, out, scratch));
+  return out;
+}
+
 // Some output is the same everywhere, or no number at most places.
 bool says_nothing(const std::vector<graph::BoundedTensor>& reference) {
   return std::any_of(reference.begin(), reference.end(), [](const graph::BoundedTensor& output) {
@@ -285,6 +306,8 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
   TCC_TRY(const graph::RoundingModel rounding, rounding_of(*loaded, report.precision));
   std::vector<std::vector<std::byte>> outputs;
   std::vector<graph::BoundedTensor> expected;
+  std::unique_ptr<TemporaryDirectory> scratch;
+  std::string expected_file = options.expected;
   {
     TCC_TRY(auto context, loaded->create_context({.threads = options.threads, .cuda_driver = options.cuda_driver}));
     TCC_TRY(Inputs inputs, make_inputs(graph, loaded->inputs(), options, false));
@@ -299,9 +322,14 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
     for (size_t i = 0; i < inputs.values.size(); ++i)
       report.inputs.push_back(range_of(loaded->inputs()[i], inputs.values[i].data));
     TCC_TRY(outputs, run(*context, loaded->outputs(), inputs));
+    if (!options.onnxruntime_python.empty()) {
+      TCC_TRY(scratch, TemporaryDirectory::create("tcc-verify"));
+      TCC_TRY(expected_file,
+              outputs_of_peer(model, loaded->inputs(), inputs, options.onnxruntime_python, scratch->path()));
+    }
     if (auto tested = context->self_test(); !tested) report.self_test = tested.error().message;
   }
-  TCC_TRY_VOID(take_expected(options.expected, loaded->outputs(), expected));
+  TCC_TRY_VOID(take_expected(expected_file, loaded->outputs(), expected));
 
   report.verdict = report.self_test.empty() ? Verdict::kRight : Verdict::kWrong;
   for (size_t i = 0; i < outputs.size(); ++i) {

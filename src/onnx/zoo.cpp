@@ -158,6 +158,10 @@ constexpr Row kZoo[] = {
      [](const ZooOptions& o) { return make_bert({"bert-tiny", 2, 128, 2}, o); }},
     {"bert-base", "BERT of 12 layers of 768, vocabulary 30,522 (440 MB)",
      [](const ZooOptions& o) { return make_bert({"bert-base", 12, 768, 12}, o); }},
+    {"mobilenet_v2-int8", "MobileNet-V2 quantized to 8 bits, 1,000 classes", make_mobilenet_v2_int8},
+    {"lstm-tagger", "two bidirectional LSTMs of 128 over words, 45 tags", make_lstm_tagger},
+    {"whisper-tiny-encoder", "encoder of Whisper, 4 layers of 384, two frames a token", make_whisper_encoder},
+    {"llama-tiny", "one token of a Llama of 2 layers of 256, after --sequence - 1 of the past", make_llama_decode},
 };
 
 }  // namespace

@@ -20,8 +20,8 @@ using Ints = std::vector<int64_t>;
 class NetworkBuilder {
  public:
   // `parameters`: about how many numbers the weights have.
-  NetworkBuilder(const std::string& name, const ZooOptions& options, int64_t parameters = 0)
-      : writer_(name, 13, 8, static_cast<size_t>(parameters) * sizeof(float)), rng_(options.seed) {}
+  NetworkBuilder(const std::string& name, const ZooOptions& options, int64_t parameters = 0, int64_t opset = 13)
+      : writer_(name, opset, 8, static_cast<size_t>(parameters) * sizeof(float)), rng_(options.seed) {}
 
   ModelWriter& writer() { return writer_; }
 
@@ -116,5 +116,10 @@ struct BertShape {
   int64_t layers, hidden, heads;
 };
 std::string make_bert(const BertShape& shape, const ZooOptions& options);
+
+std::string make_lstm_tagger(const ZooOptions& options);
+std::string make_whisper_encoder(const ZooOptions& options);
+std::string make_llama_decode(const ZooOptions& options);
+std::string make_mobilenet_v2_int8(const ZooOptions& options);
 
 }  // namespace tcc::onnx

@@ -1,18 +1,14 @@
 #include "linker.h"
 
-#include <fcntl.h>
 #include <fmt/ranges.h>
 #include <link.h>
-#include <spawn.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 
 #include "lld.h"
 #include "tcc/support/files.h"
+#include "tcc/support/process.h"
 #include "tcc/support/text.h"
 
 namespace tcc::package {
@@ -78,35 +74,6 @@ Result<std::vector<std::string>> linker_arguments(const LinkRequest& request, co
   return args;
 }
 
-struct Ran {
-  bool started = false;
-  int status = 0;
-  std::string text;
-};
-
-// Runs a program found on PATH and returns what it printed.
-Result<Ran> run_program(const std::vector<std::string>& command, const std::string& scratch) {
-  std::string log = scratch + "/messages.txt";
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  std::vector<char*> argv;
-  for (const std::string& a : command) argv.push_back(const_cast<char*>(a.c_str()));
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  Ran ran;
-  if (error == ENOENT) return ran;
-  if (error != 0) return environment_error("cannot run {}: {}", command[0], std::strerror(error));
-  ran.started = true;
-  while (waitpid(pid, &ran.status, 0) < 0 && errno == EINTR) {
-  }
-  if (auto text = read_file(log, uint64_t{1} << 20)) ran.text = *text;
-  return ran;
-}
-
 // A compiler driver takes linker arguments behind -Xlinker.
 bool is_compiler(const std::string& program) {
   std::string name = std::filesystem::path(program).filename().string();
@@ -152,7 +119,7 @@ Result<std::string> link_library(const LinkRequest& request, const std::string& 
       if (auto said = run_lld(args)) return link_failed("lld", *said);
       return candidate;
     }
-    TCC_TRY(Ran ran, run_program(program_command(candidate, args), request.scratch));
+    TCC_TRY(ProgramRun ran, run_program(program_command(candidate, args), request.scratch));
     // A shell-like 127 means that the program could not be started after all.
     if (!ran.started || (WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 127)) continue;
     if (!WIFEXITED(ran.status) || WEXITSTATUS(ran.status) != 0) return link_failed(candidate, ran.text);

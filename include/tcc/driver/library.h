@@ -52,6 +52,7 @@ struct VerifyOptions {
   std::map<std::string, DrawnRange> ranges;  // of single inputs, by name
   std::string inputs;                        // .npz of inputs by name; those that it lacks are drawn
   std::string expected;                      // .npz of outputs by name, instead of the reference's
+  std::string onnxruntime_python;            // a Python with ONNX Runtime, whose outputs are expected; "" = none
   std::optional<double> tolerance;           // of the output's scale; nullopt: bounds by element, see below
   int threads = 0;                           // 0 = all CPUs
   std::string cuda_driver;                   // of libraries for GPUs; "" = the system's

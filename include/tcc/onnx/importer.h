@@ -48,6 +48,10 @@ Result<graph::Graph> import_model(const std::string& path, const ImportOptions& 
 Result<graph::Graph> import_bytes(std::shared_ptr<const std::string> bytes, const std::string& name,
                                   const ImportOptions& options = {}, const std::string& folder = "");
 
+// What a user should know of how the graph computes: products of quantized tensors that are computed in floats. Empty
+// where nothing is to be said.
+std::vector<std::string> import_notes(const graph::Graph& graph);
+
 // What a file says about itself, supported or not.
 struct ModelDescription {
   std::vector<std::string> inputs;     // without initializers, in order
