@@ -176,7 +176,8 @@ Result<int> verify(const VerifyArguments& a) {
   }
   if (!report.self_test.empty()) findings.push_back(report.self_test);
   return make_error(ErrorClass::kInput, fmt::format("{} does not compute what its model says", report.id),
-                    a.expected.empty()
+                    !a.against.empty() ? "see whether it passes without --against, which compares with the reference"
+                    : a.expected.empty()
                         ? "tune and build it again; if that does not help, please report it with the model"
                         : "see whether it passes without --expected: then those values are of another model",
                     findings);

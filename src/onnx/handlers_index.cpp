@@ -350,6 +350,12 @@ Result<void> import_space_to_depth(NodeContext& c) {
   const Shape s = c.input_value(0).shape;
   if (s[2] % b != 0 || s[3] % b != 0)
     return input_error("{} does not divide into blocks of {}", graph::shape_text(s), b);
+  TCC_TRY(std::string mode, c.get_string("mode", "DCR", 28));
+  if (mode != "DCR" && mode != "CRD") return input_error("mode is '{}', expected DCR or CRD", sanitize(mode));
+  if (mode == "CRD") {
+    return c.finish(c.rearrange(c.input(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}, {0, 1, 3, 5, 2, 4},
+                                {s[0], s[1] * b * b, s[2] / b, s[3] / b}));
+  }
   return c.finish(c.rearrange(c.input(0), {s[0], s[1], s[2] / b, b, s[3] / b, b}, {0, 3, 5, 1, 2, 4},
                               {s[0], s[1] * b * b, s[2] / b, s[3] / b}));
 }

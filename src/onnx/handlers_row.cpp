@@ -221,7 +221,10 @@ Result<void> import_lp_norm(NodeContext& c) {
   Made norm = p == 1 ? c.unary(UnaryFn::kAbs, x) : c.arithmetic(Op::kMul, x, x);
   norm = c.reduce(Op::kReduceSum, norm, {axis}, true);
   if (p == 2) norm = c.unary(UnaryFn::kSqrt, norm);
-  return c.finish(c.arithmetic(Op::kDiv, x, norm));
+  // A row of zeros stays one.
+  const DType dtype = c.value(x).dtype;
+  Made none = c.binary(BinaryFn::kEqual, norm, c.scalar(dtype, 0));
+  return c.finish(c.arithmetic(Op::kDiv, x, c.where(none, c.scalar(dtype, 1), norm)));
 }
 
 namespace {

@@ -186,6 +186,50 @@ Result<void> import_average_pool(NodeContext& c) {
   return c.finish(Op::kAveragePool, attrs, {c.input(0)});
 }
 
+namespace {
+
+// (sum of |x|^p)^(1 / p); `sum` adds up what it is given.
+template <class Sum>
+Made norm_of(NodeContext& c, int64_t p, Sum sum) {
+  graph::ValueId x = c.input(0);
+  const graph::DType dtype = c.value(x).dtype;
+  auto number = [&](double v) { return c.scalar(dtype, v); };
+  Made power = p == 2 ? c.arithmetic(Op::kMul, x, x) : c.unary(graph::UnaryFn::kAbs, x);
+  if (p > 2) power = c.binary(graph::BinaryFn::kPow, power, number(static_cast<double>(p)));
+  Made all = sum(power);
+  if (p == 1) return all;
+  if (p == 2) return c.unary(graph::UnaryFn::kSqrt, all);
+  return c.binary(graph::BinaryFn::kPow, all, number(1 / static_cast<double>(p)));
+}
+
+Result<int64_t> read_norm(NodeContext& c) {
+  TCC_TRY(int64_t p, c.get_int("p", 2));
+  if (p < 1) return input_error("p is {}, expected 1 or more", p);
+  return p;
+}
+
+}  // namespace
+
+// A sum over a window is its average, zeros of padding counted, times its elements.
+Result<void> import_lp_pool(NodeContext& c) {
+  TCC_TRY(graph::PoolAttrs attrs, read_pool(c, c.opset() >= 18));
+  TCC_TRY(int64_t p, read_norm(c));
+  if (attrs.ceil_mode) return refuse(Refusal::kAttribute, "ceil_mode = 1 is not supported");
+  attrs.count_include_pad = true;
+  const auto elements = static_cast<double>(graph::element_count(attrs.kernel));
+  return c.finish(norm_of(c, p, [&](const Made& power) {
+    Made average = c.emit(Op::kAveragePool, attrs, {power});
+    return c.arithmetic(Op::kMul, average, c.scalar(c.input_value(0).dtype, elements));
+  }));
+}
+
+Result<void> import_global_lp_pool(NodeContext& c) {
+  TCC_TRY([[maybe_unused]] size_t spatial, spatial_axes(c));
+  TCC_TRY(int64_t p, read_norm(c));
+  return c.finish(
+      norm_of(c, p, [&](const Made& power) { return c.reduce(Op::kReduceSum, power, axes_from(2, c.rank(0)), true); }));
+}
+
 Result<void> import_global_pool(NodeContext& c) {
   TCC_TRY_VOID(spatial_axes(c));
   Op op = c.op() == "GlobalMaxPool" ? Op::kReduceMax : Op::kReduceMean;

@@ -133,6 +133,7 @@ constexpr int64_t kNow = kNewestOpset;
   X("AffineGrid", 20, kNow, 2, 2, import_affine_grid) \
   X("Attention", 23, kNow, 3, 7, import_attention) \
   X("BlackmanWindow", 17, kNow, 1, 1, import_window) \
+  X("CausalConvWithState", 27, kNow, 2, 4, import_causal_conv) \
   X("CenterCropPad", 18, kNow, 2, 2, import_center_crop_pad) \
   X("Col2Im", 18, kNow, 3, 3, import_col2im) \
   X("ConvInteger", 10, kNow, 2, 4, import_conv_integer) \
@@ -143,10 +144,12 @@ constexpr int64_t kNow = kNewestOpset;
   X("DynamicQuantizeLinear", 11, kNow, 1, 1, import_dynamic_quantize_linear) \
   X("Einsum", 12, kNow, 1, kMany, import_einsum) \
   X("GRU", 1, kNow, 3, 6, import_gru) \
+  X("GlobalLpPool", 1, kNow, 1, 1, import_global_lp_pool) \
   X("GroupNormalization", 18, kNow, 3, 3, import_group_norm) \
   X("HammingWindow", 17, kNow, 1, 1, import_window) \
   X("HannWindow", 17, kNow, 1, 1, import_window) \
   X("LSTM", 1, kNow, 3, 8, import_lstm) \
+  X("LpPool", 2, kNow, 1, 1, import_lp_pool) \
   X("MatMulInteger", 10, kNow, 2, 4, import_matmul_integer) \
   X("MelWeightMatrix", 17, kNow, 5, 5, import_mel_weight_matrix) \
   X("QLinearConv", 10, kNow, 8, 9, import_qlinear_conv) \
@@ -156,7 +159,9 @@ constexpr int64_t kNow = kNewestOpset;
   X("ReverseSequence", 10, kNow, 2, 2, import_reverse_sequence) \
   X("RotaryEmbedding", 23, kNow, 3, 4, import_rotary_embedding) \
   X("STFT", 17, kNow, 2, 4, import_stft) \
-  X("SimplifiedLayerNormalization", 1, kNow, 2, 2, import_simplified_layer_norm)
+  X("SimplifiedLayerNormalization", 1, kNow, 2, 2, import_simplified_layer_norm) \
+  X("SwiGLU", 28, kNow, 2, 2, import_swiglu) \
+  X("TensorScatter", 24, kNow, 2, 3, import_tensor_scatter)
 // Of domain com.microsoft.
 #define TCC_ONNX_MICROSOFT_OPERATORS(X) \
   X("Attention", 1, kNow, 2, 7, import_microsoft_attention) \

@@ -40,6 +40,41 @@ TEST_CASE("U4: verify says of a constant output that it says nothing, with an ex
   CHECK(box.tcc({"verify", "out/libsquare.so", "--input-range", "x=-1:1"}).exit_code == 0);
 }
 
+TEST_CASE("verify compares with what ONNX Runtime says of the same inputs", "[cli]") {
+  Sandbox box;
+  spill(box.path("sum.onnx"), sum_model());
+  REQUIRE(box.tcc({"build", "sum.onnx", "-q", "-o", "out"}).exit_code == 0);
+  save(box.path("in.npz"), {{"a", {1, 2, 3, 4}}, {"b", {10, 20, 30, 40}}});
+  save(box.path("right.npz"), {{"y", {11, 22, 33, 44}}});
+  save(box.path("wrong.npz"), {{"y", {11, 22, 33.001F, 44}}});
+  // Interpreters that are called as Python is: with the script, the model, the inputs and the place for the outputs.
+  auto interpreter = [&](const std::string& name, const std::string& commands) {
+    spill(box.path(name), "#!/bin/sh\n" + commands + "\n");
+    fs::permissions(box.path(name), fs::perms::owner_all);
+    return box.path(name).string();
+  };
+  auto verify = [&](const std::string& python) {
+    return box.tcc({"verify", "out/libsum.so", "--inputs", "in.npz", "--against", "onnxruntime", "--python", python});
+  };
+  const std::string folder = box.path("").string();
+  const Outcome right = verify(interpreter("right", "cmp \"$3\" \"$3\" && cp '" + folder + "/right.npz' \"$4\""));
+  INFO(right.out << right.err);
+  CHECK(right.exit_code == 0);
+  CHECK_THAT(right.out, Contains("against ONNX Runtime of"));
+  const Outcome wrong = verify(interpreter("wrong", "cp '" + folder + "/wrong.npz' \"$4\""));
+  CHECK(wrong.exit_code == 1);
+  CHECK_THAT(wrong.err, Contains("does not compute what its model says") && Contains("without --against"));
+  const Outcome without = verify(interpreter("without", "echo No module named onnxruntime; exit 3"));
+  CHECK(without.exit_code != 0);
+  CHECK_THAT(without.err, Contains("lacks a module: No module named onnxruntime") && Contains("pip install"));
+  CHECK_THAT(verify(interpreter("refuses", "echo no such operator; exit 4")).err,
+             Contains("ONNX Runtime does not run") && Contains("no such operator"));
+  CHECK_THAT(verify("/nowhere/python").err, Contains("no program '/nowhere/python'"));
+  check_error(box.tcc({"verify", "out/libsum.so", "--against", "tvm"}), 2, "expected onnxruntime");
+  check_error(box.tcc({"verify", "out/libsum.so", "--against", "onnxruntime", "--expected", "right.npz"}), 2,
+              "leave one of the two out");
+}
+
 TEST_CASE("U4: verify takes inputs and expected outputs from files", "[cli]") {
   Sandbox box;
   spill(box.path("sum.onnx"), sum_model());

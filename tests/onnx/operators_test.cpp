@@ -244,3 +244,25 @@ TEST_CASE("a transformer block as exporters write it fuses") {
   for (const auto& group : graph::fuse(*g)) groups.push_back(graph::group_text(*g, group));
   CHECK(groups == std::vector<std::string>{"Gemm+Gelu", "Gemm+Add", "LayerNorm"});
 }
+
+TEST_CASE("remainders of floats, rows of zeros and the second order of SpaceToDepth") {
+  auto remainder = [](const Doubles& x) {
+    ModelWriter w("mod", 28);
+    w.input("x", {4});
+    w.initializer("y", {{4}, Floats{3, -3, 3, -3}});
+    w.node("Mod", {"x", "y"}, {"r"});
+    w.output("r");
+    return run_model(w.finish(), {}, {x})[0].data;
+  };
+  CHECK(remainder({5.5, 5.5, -5.5, -5.5}) == Doubles{2.5, -0.5, 0.5, -2.5});
+  CHECK(remainder({3, 3, -6, 0}) == Doubles{0, 0, 0, 0});
+  ModelWriter w("norm", 22);
+  w.input("x", {2, 2});
+  w.node("LpNormalization", {"x"}, {"y"});
+  w.output("y");
+  CHECK(run_model(w.finish(), {}, {{0, 0, 3, 4}})[0].data == Doubles{0, 0, 0.6, 0.8});
+  CHECK(result_of({"SpaceToDepth", {1, 2, 2, 2}, {}, {{"blocksize", int64_t{2}}, {"mode", std::string("CRD")}}, 28}) ==
+        Doubles{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(result_of({"SpaceToDepth", {1, 2, 2, 2}, {}, {{"blocksize", int64_t{2}}}, 28}) ==
+        Doubles{0, 4, 1, 5, 2, 6, 3, 7});
+}

@@ -179,6 +179,42 @@ TEST_CASE("CenterCropPad, AffineGrid, ReverseSequence") {
   CHECK(reversed.data == Doubles{2, 30, 1, 20, 3, 10});
 }
 
+TEST_CASE("pools of powers, gates, and states that are carried from run to run") {
+  const Doubles x{1, -2, 3, -4};
+  auto pool = [&](int64_t p) {
+    return run({"LpPool", {1, 1, 4}, {}, {{"kernel_shape", Ints{2}}, {"strides", Ints{2}}, {"p", p}}, 18}, {x})[0].data;
+  };
+  CHECK(pool(1) == Doubles{3, 7});
+  check_near(pool(2), {std::sqrt(5), 5});
+  check_near(pool(3), {std::cbrt(9), std::cbrt(91)});
+  check_near(run({"GlobalLpPool", {1, 1, 4}}, {x})[0].data, {std::sqrt(30)});
+  check_near(run({"SwiGLU", {4}, {{{4}, Floats{2, 2, 2, 2}}}, {}, 28}, {x})[0].data,
+             {2 / (1 + std::exp(-1)), -4 / (1 + std::exp(2)), 6 / (1 + std::exp(-3)), -8 / (1 + std::exp(4))});
+
+  ModelWriter w("state", 27);
+  w.input("x", {1, 1, 3});
+  w.input("state", {1, 1, 1});
+  w.initializer("w", {{1, 1, 2}, Floats{10, 1}});
+  w.node("CausalConvWithState", {"x", "w", "", "state"}, {"y", "next"});
+  w.output("y");
+  w.output("next");
+  auto y = run_model(w.finish(), {}, {{1, 2, 3}, {5}});
+  CHECK(y[0].data == Doubles{51, 12, 23});
+  CHECK(y[1].data == Doubles{3});
+
+  auto scattered = [](const std::string& mode, Ints at) {
+    ModelWriter t("scatter", 24);
+    t.input("past", {2, 3, 1});
+    t.initializer("update", {{2, 2, 1}, Floats{10, 20, 30, 40}});
+    t.initializer("at", {{2}, at});
+    t.node("TensorScatter", {"past", "update", "at"}, {"y"}, {{"mode", mode}});
+    t.output("y");
+    return run_model(t.finish())[0].data;
+  };
+  CHECK(scattered("linear", {0, 1}) == Doubles{10, 20, 2, 3, 30, 40});
+  CHECK(scattered("circular", {2, 0}) == Doubles{20, 1, 10, 30, 40, 5});
+}
+
 TEST_CASE("norms and activations of com.microsoft are those of their parts") {
   const std::string ms = "com.microsoft";
   const Doubles x = random_numbers(6, 6);
