@@ -150,8 +150,8 @@ Result<void> rotary(NodeContext& c, size_t cos, size_t sin, const std::optional<
     x = c.emit(Op::kTranspose, graph::TransposeAttrs{{0, 2, 1, 3}}, {x});
   } else {
     // Without a number of heads the caches say how many features a head has.
-    if (heads == 0 && c.input_value(cos).shape.back() > 0 && rotated == 0)
-      heads = s[2] / (2 * c.input_value(cos).shape.back());
+    const Shape& cache = c.input_value(cos).shape;
+    if (heads == 0 && rotated == 0 && !cache.empty() && cache.back() > 0) heads = s[2] / (2 * cache.back());
     if (heads < 1 || s[2] % heads != 0)
       return input_error("num_heads is {}, X of shape {} needs a divisor of {}", heads, graph::shape_text(s), s[2]);
     x = c.emit_reshape(x, {s[0], s[1], heads, s[2] / heads});
@@ -293,7 +293,8 @@ Result<void> import_multi_head_attention(NodeContext& c) {
         value = c.input(2);
       } else {
         key = split_heads(c, with_bias(c, c.input(1), 3, s[2], s[2]), heads);
-        value = split_heads(c, with_bias(c, c.input(2), 3, 2 * s[2], c.input_value(2).shape.back()), heads);
+        value = split_heads(c, with_bias(c, c.input(2), 3, 2 * s[2], c.rank(2) < 1 ? 0 : c.input_value(2).shape.back()),
+                            heads);
       }
     }
   }
@@ -400,9 +401,10 @@ Result<void> import_group_query_attention(NodeContext& c) {
   TCC_TRY(int64_t smooth, c.get_int("smooth_softmax", 0));
   c.ignore_attribute("qk_output");
   if (smooth == 1 || c.has_input(11)) return refuse(Refusal::kAttribute, "smooth_softmax and sinks are not supported");
-  if (heads < 1 || key_heads < 1) return input_error("attributes num_heads and kv_num_heads are needed");
   const Shape s = c.input_value(0).shape;
   if (s.size() != 3) return input_error("the query must have three axes, got {}", graph::shape_text(s));
+  if (heads < 1 || key_heads < 1 || heads > s[2] || key_heads > s[2])
+    return input_error("num_heads and kv_num_heads are {} and {}, expected 1 to {}", heads, key_heads, s[2]);
   Made query = c.input(0), key, value;
   if (c.has_input(1)) {
     if (!c.has_input(2)) return input_error("the values (input 2) are missing");
@@ -443,6 +445,7 @@ Result<void> import_group_query_attention(NodeContext& c) {
     }
     TCC_TRY(ValueId q_rows, q4);
     TCC_TRY(ValueId k_rows, k4);
+    if (c.rank(7) < 1) return input_error("the cosines (input 7) are a scalar");
     const int64_t rotated = 2 * c.input_value(7).shape.back();
     TCC_TRY(Angles angles, read_angles(c, 7, 8, positions, c.value(q_rows).shape, rotated));
     q4 = rotate(c, q_rows, angles.cos, angles.sin, rotated, interleaved);

@@ -21,6 +21,7 @@ namespace {
 constexpr int64_t kMaxTrips = 20'000;
 
 Result<void> check_condition(NodeContext& c, ValueId id) {
+  if (id == graph::kNone) return input_error("the condition must be a tensor");
   const graph::Value& v = c.value(id);
   if (v.dtype == DType::kBool && v.elements() == 1) return {};
   return input_error("the condition must be one bool, not {} {}", graph::dtype_name(v.dtype),
@@ -68,7 +69,7 @@ Result<void> set_stacked(NodeContext& c, size_t output, const std::vector<ValueI
 Result<void> import_if(NodeContext& c) {
   TCC_TRY(auto* then_branch, c.get_graph("then_branch"));
   TCC_TRY(auto* else_branch, c.get_graph("else_branch"));
-  TCC_TRY_VOID(check_condition(c, c.input(0)));
+  TCC_TRY_VOID(check_condition(c, c.item(0).tensor));
   if (c.input_value(0).is_constant()) {
     TCC_TRY(Items outputs, c.import_body(is_true(c.input_value(0)) ? *then_branch : *else_branch, {}));
     for (size_t i = 0; i < outputs.size(); ++i) c.set_output(i, outputs[i]);

@@ -122,7 +122,7 @@ Result<PackedWeights> read_packed(NodeContext& c) {
   c.ignore_attribute("weight_prepacked");
   if (w.bits != 2 && w.bits != 4 && w.bits != 8)
     return refuse(Refusal::kAttribute, "numbers of {} bits are not supported; 2, 4 and 8 are", w.bits);
-  if (w.rows < 1 || w.columns < 1 || w.block < 16 || w.rows > graph::kMaxElements / w.columns)
+  if (w.rows < 1 || w.columns < 1 || w.block < 16 || w.block > (1 << 20) || w.rows > graph::kMaxElements / w.columns)
     return input_error("N = {}, K = {} and block_size = {} describe no weights", w.rows, w.columns, w.block);
   if (w.rows * w.columns > (int64_t{1} << 31))
     return refuse(Refusal::kTooLarge, "{}x{} weights would be more than 8 GiB as f32", w.columns, w.rows);

@@ -121,7 +121,7 @@ namespace {
 Result<void> read_axes(NodeContext& c, Quantization& q) {
   TCC_TRY(q.axis, c.get_int("axis", 1, c.standard() ? 13 : 1));
   TCC_TRY(q.block, c.get_int("block_size", 0, c.standard() ? 21 : 1));
-  if (q.block < 0) return input_error("block_size is {}, expected 0 or more", q.block);
+  if (q.block < 0 || q.block > graph::kMaxElements) return input_error("block_size is {}, expected 0 or more", q.block);
   return {};
 }
 
@@ -195,6 +195,7 @@ Made exact_operand(NodeContext& c, size_t input, size_t zero, int64_t axis) {
   TCC_TRY([[maybe_unused]] Range range, quantized_range(x.dtype));
   const Shape shape = x.shape;
   const DType dtype = x.dtype;
+  if (shape.empty()) return input_error("input {} is a scalar", input);
   Made numbers = c.cast(c.input(input), DType::kF64);
   if (!c.has_input(zero)) return numbers;
   const graph::Value& z = c.input_value(zero);

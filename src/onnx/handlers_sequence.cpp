@@ -112,6 +112,7 @@ Result<void> import_concat_from_sequence(NodeContext& c) {
 }
 
 Result<void> import_split_to_sequence(NodeContext& c) {
+  TCC_TRY_VOID(c.need_inputs({0}));
   TCC_TRY(int64_t axis, c.get_axis(0, c.rank(0)));
   TCC_TRY(bool keep, c.get_flag("keepdims", true));
   const Shape shape = c.input_value(0).shape;
@@ -122,8 +123,8 @@ Result<void> import_split_to_sequence(NodeContext& c) {
     TCC_TRY(sizes, c.constant_integers(1, "split"));
     // A scalar is the size of each part but the last.
     if (c.input_value(1).shape.empty()) {
-      const int64_t each = sizes[0];
-      if (each < 1) return input_error("parts of {} elements are asked for", each);
+      if (sizes[0] < 1) return input_error("parts of {} elements are asked for", sizes[0]);
+      const int64_t each = std::min(sizes[0], std::max<int64_t>(extent, 1));
       sizes.assign(static_cast<size_t>((extent + each - 1) / each), each);
       if (!sizes.empty()) sizes.back() = extent - each * (static_cast<int64_t>(sizes.size()) - 1);
     }

@@ -60,7 +60,7 @@ Result<void> import_mel_weight_matrix(NodeContext& c) {
   TCC_TRY(double high, c.constant_scalar(4, "upper_edge_hertz"));
   TCC_TRY(DType dtype, output_type(c, DType::kF32));
   const int64_t rows = length / 2 + 1;
-  if (rate < 1 || bins < 1 || !(low >= 0) || !(high >= low) || !std::isfinite(high))
+  if (rate < 1 || bins < 1 || !(low >= 0) || !(high >= low) || high > static_cast<double>(rate))
     return input_error("{} bins from {} to {} Hz at {} samples a second do not describe filters", bins, low, high,
                        rate);
   if (rows * bins > kMaxTable) return refuse(Refusal::kTooLarge, "a matrix of {}x{}", rows, bins);
@@ -307,6 +307,8 @@ Result<void> import_col2im(NodeContext& c) {
     if (room < 0) return input_error("a block of {} does not fit an image of {}", block[i], image[i]);
     counts.push_back(room / strides[i] + 1);
     kernel *= block[i];
+    if (kernel > s[1])
+      return input_error("blocks of {} elements or more do not fit input {}", kernel, graph::shape_text(s));
   }
   if (s[1] % kernel != 0 || graph::element_count(counts) != s[2])
     return input_error("input {} does not hold {} blocks of {} elements", graph::shape_text(s),

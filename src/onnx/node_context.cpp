@@ -79,6 +79,7 @@ tl::unexpected<Error> NodeContext::refuse_run_time(size_t i, const char* what) c
 }
 
 Result<std::vector<int64_t>> NodeContext::constant_integers(size_t i, const char* what) const {
+  if (!has_input(i)) return input_error("{} (input {}) must be a tensor", what, i);
   const graph::Value& v = input_value(i);
   if (!v.is_constant()) return refuse_run_time(i, what);
   if (graph::is_float(v.dtype))
@@ -263,6 +264,8 @@ Made NodeContext::cast(const Made& x, graph::DType to) {
 Made NodeContext::slice(const Made& x, int64_t axis, int64_t start, int64_t extent) {
   if (!x) return x;
   const graph::Shape& shape = value(*x).shape;
+  if (axis < 0 || axis >= std::ssize(shape))
+    return input_error("axis {} is out of range for shape {}", axis, graph::shape_text(shape));
   graph::SliceAttrs attrs{std::vector<int64_t>(shape.size(), 0), std::vector<int64_t>(shape.size(), 1), shape};
   attrs.starts[static_cast<size_t>(axis)] = start;
   attrs.extents[static_cast<size_t>(axis)] = extent;

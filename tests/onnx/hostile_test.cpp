@@ -385,3 +385,45 @@ TEST_CASE("a model of more bytes than the format allows is refused by its size",
   REQUIRE_FALSE(refused.has_value());
   CHECK_THAT(refused.error().message, Contains("more than 2 GiB"));
 }
+
+TEST_CASE("operators that are made of others check ranks and numbers first", "[errors]") {
+  const std::string ms = "com.microsoft";
+  const Ints huge{int64_t{1} << 62};
+  auto zero = [](auto& w, const std::string& name) { return w.initializer(name, {{}, std::vector<float>{0}}); };
+  auto bytes_of = [](auto& w, const std::string& name, const graph::Shape& shape) {
+    return w.typed_initializer(name, graph::DType::kU8, shape,
+                               std::vector<double>(static_cast<size_t>(graph::element_count(shape)), 1));
+  };
+  // Each is refused with a message, whatever it says.
+  CHECK(error_with({2, 2}, [&](auto& w) {
+          w.node("MatMulInteger", {bytes_of(w, "a", {}), bytes_of(w, "b", {}), "", bytes_of(w, "z", {1})}, {"y"});
+        }) != "");
+  CHECK(error_with({1, 2, 4}, [&](auto& w) {
+          w.node("RotaryEmbedding", {"x", zero(w, "i"), zero(w, "c"), zero(w, "s")}, {"y"}, {}, ms);
+        }) != "");
+  CHECK(error_with({2, 2}, [&](auto& w) {
+          w.node("Attention", {"x", "x", zero(w, "b")}, {"y"}, {{"num_heads", int64_t{1}}}, ms);
+        }) != "");
+  CHECK(error_with({1, 2, 4}, [&](auto& w) {
+          w.node("GroupQueryAttention",
+                 {"x", "x", "x", "", "", w.initializer("l", {{1}, Ints{1}}), w.initializer("t", {{}, Ints{2}})}, {"y"},
+                 {{"num_heads", huge[0]}, {"kv_num_heads", huge[0]}}, ms);
+        }) != "");
+  CHECK(error_with({2, 4}, [&](auto& w) {
+          w.node("QuantizeLinear", {"x", zero(w, "s")}, {"y"}, {{"block_size", huge[0]}});
+        }) != "");
+  CHECK(error_with({1, 32}, [&](auto& w) {
+          w.node("MatMulNBits", {"x", bytes_of(w, "w", {16}), zero(w, "s")}, {"y"},
+                 {{"K", huge[0]}, {"N", huge[0]}, {"block_size", huge[0]}}, ms);
+        }) != "");
+  CHECK(error_with({4}, [&](auto& w) {
+          w.node("SplitToSequence", {"x", w.initializer("n", {{}, Ints{INT64_MAX}})}, {"q"});
+          w.node("SequenceAt", {"q", "q"}, {"y"});
+        }) != "");
+  CHECK(error_with({1, 4, 1}, [&](auto& w) {
+          const Ints wide(6, int64_t{1} << 24);
+          w.node("Col2Im", {"x", w.initializer("i", {{6}, wide}), w.initializer("b", {{6}, wide})}, {"y"});
+        }) != "");
+  CHECK(error_with({4}, [&](auto& w) { w.node("Einsum", {"x"}, {"y"}, {{"equation", std::string(5000, 'i')}}); }) !=
+        "");
+}
