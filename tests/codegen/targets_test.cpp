@@ -121,4 +121,40 @@ TEST_CASE("vectors are as wide as the target's registers", "[codegen]") {
   }
 }
 
+// LLVM turns a comparison of two extended halves into one of halves, which it makes lane by lane.
+TEST_CASE("comparisons and roundings of halves are made of whole vectors", "[codegen]") {
+  const auto compiled = [](const char* target, const auto& make) {
+    Nest t;
+    const ir::Buffer *x = t.input("x", Type::kF16, {64}), *z = t.input("z", Type::kF16, {64}),
+                     *y = t.output("y", Type::kF16, {64});
+    ir::Stmt root = t.loop(64, LoopKind::kVectorized, [&](ir::Expr v) {
+      const auto wide = [&](const ir::Buffer* from) { return t.b().cast(t.load(from, {v}), Type::kF32); };
+      return t.store(y, {v}, t.b().cast(make(t, wide(x), wide(z)), Type::kF16));
+    });
+    HostOptions options;
+    options.want_assembly = true;
+    auto artifact = compile_host(t.lowered(root), *target::find_target(target), options);
+    return artifact ? artifact->source : artifact.error().message;
+  };
+  const auto lines = [](const std::string& text, const char* word) {
+    int64_t count = 0;
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+    return count;
+  };
+  for (const auto& [target, vectors] : {std::pair{"x86-64-v3", 8}, {"x86-64-v4", 4}}) {
+    INFO(target);
+    const std::string least = compiled(target, [](Nest& t, ir::Expr x, ir::Expr z) { return t.b().min(x, z); });
+    CHECK(lines(least, "vcvtph2ps") == 2 * vectors);
+    CHECK(lines(least, "vcvtps2ph") <= vectors);
+    const std::string floor =
+        compiled(target, [](Nest& t, ir::Expr x, ir::Expr) { return t.call(Intrinsic::kFloor, {x}); });
+    CHECK(lines(floor, "vcvtph2ps") == vectors);
+    // A selection rounds nothing, so it needs no conversion of what it selects.
+    const std::string selected = compiled(
+        target, [](Nest& t, ir::Expr x, ir::Expr z) { return t.b().select(t.b().lt(x, t.b().real(0.5)), z, x); });
+    CHECK(lines(selected, "vcvtph2ps") == vectors);
+    CHECK(lines(selected, "vcvtps2ph") == 0);
+  }
+}
+
 }  // namespace tcc::codegen

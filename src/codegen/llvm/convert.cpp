@@ -1,5 +1,7 @@
 // Casts, and f16 / bf16 as expanded bit arithmetic where the target has no instruction. The expansions do not depend on
 // the denormal mode of the machine: halves keep their denormals.
+#include <llvm/IR/PatternMatch.h>
+
 #include "codegen/llvm/emitter.h"
 
 namespace tcc::codegen {
@@ -14,13 +16,39 @@ Value* real(Value* shape, double v) {
   return llvm::ConstantFP::get(shape->getType(), v);
 }
 
+// The halves that `value` was extended from: through the fence of from_half_bits(), and through selections and changes
+// of the sign, which round nothing. nullptr: it was computed in single precision.
+Value* unextended(llvm::IRBuilder<>& b, Value* value) {
+  using namespace llvm::PatternMatch;
+  Value *x = nullptr, *y = nullptr, *condition = nullptr;
+  if (match(value, m_Intrinsic<llvm::Intrinsic::arithmetic_fence>(m_FPExt(m_Value(x)))))
+    return x->getType()->getScalarType()->isHalfTy() ? x : nullptr;
+  if (match(value, m_FNeg(m_Value(x)))) {
+    Value* half = unextended(b, x);
+    return half != nullptr ? b.CreateFNeg(half) : nullptr;
+  }
+  if (match(value, m_FAbs(m_Value(x)))) {
+    Value* half = unextended(b, x);
+    return half != nullptr ? b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, half) : nullptr;
+  }
+  if (match(value, m_Select(m_Value(condition), m_Value(x), m_Value(y)))) {
+    Value* first = unextended(b, x);
+    Value* second = first != nullptr ? unextended(b, y) : nullptr;
+    return second != nullptr ? b.CreateSelect(condition, first, second) : nullptr;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Value* Emitter::half_bits(Value* value, ir::Type type) {
   llvm::Type* i16 = like(b_.getInt16Ty(), value);
   llvm::Type* i32 = like(b_.getInt32Ty(), value);
-  if (type == ir::Type::kF16 && target_.cpu.features.f16c)
-    return b_.CreateBitCast(b_.CreateFPTrunc(value, like(b_.getHalfTy(), value)), i16);
+  if (type == ir::Type::kF16 && target_.cpu.features.f16c) {
+    Value* half = unextended(b_, value);
+    if (half == nullptr) half = b_.CreateFPTrunc(value, like(b_.getHalfTy(), value));
+    return b_.CreateBitCast(half, i16);
+  }
   Value* bits = b_.CreateBitCast(value, i32);
   if (type == ir::Type::kBF16) {
     Value* odd = b_.CreateAnd(b_.CreateLShr(bits, 16), constant(bits, 1));
@@ -45,8 +73,12 @@ Value* Emitter::half_bits(Value* value, ir::Type type) {
 
 Value* Emitter::from_half_bits(Value* bits16, ir::Type type) {
   llvm::Type* f32 = like(b_.getFloatTy(), bits16);
-  if (type == ir::Type::kF16 && target_.cpu.features.f16c)
-    return b_.CreateFPExt(b_.CreateBitCast(bits16, like(b_.getHalfTy(), bits16)), f32);
+  if (type == ir::Type::kF16 && target_.cpu.features.f16c) {
+    // LLVM narrows comparisons, selections and roundings of extended halves to halves, and then splits their vectors
+    // into scalars where the processor has no arithmetic of halves. It does not look through the fence.
+    Value* wide = b_.CreateFPExt(b_.CreateBitCast(bits16, like(b_.getHalfTy(), bits16)), f32);
+    return b_.CreateArithmeticFence(wide, f32);
+  }
   Value* bits = b_.CreateZExt(bits16, like(b_.getInt32Ty(), bits16));
   if (type == ir::Type::kBF16) return b_.CreateBitCast(b_.CreateShl(bits, 16), f32);
   Value* sign = b_.CreateShl(b_.CreateAnd(bits, constant(bits, 0x8000)), 16);
