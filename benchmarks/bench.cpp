@@ -1,6 +1,6 @@
 // tcc-bench [--list] [--seconds S] [--json FILE] [--trials N] [--time T] [--db FILE] [--keep FILE] [--models DIR]
-// [--seed N] [--only TEXT] [--recorded[=FILE]] [--pools DIR] [--budget MIN] [--mode MODE] [--svg DIR] [--threads N]
-// [SUITE...]
+// [--seed N] [--rows N] [--only TEXT] [--recorded[=FILE]] [--pools DIR] [--budget MIN] [--mode MODE] [--svg DIR]
+// [--threads N] [SUITE...]
 #include "bench.h"
 
 #include <sched.h>
@@ -61,6 +61,8 @@ const std::vector<Suite>& suites() {
        "strategies with equal trials: live, on recorded programs, exhaustive tables, simulated GPUs",
        run_search_strategies_suite},
       {"cpu-ops", "tuned operators beside oneDNN, OpenBLAS and ONNX Runtime (see tools/peers)", run_cpu_ops_suite},
+      {"random-ops", "operators drawn at random, tuned, beside ONNX Runtime (see tools/peers); --keep: resumable",
+       run_random_ops_suite},
       {"models", "tuned networks beside ONNX Runtime (see tools/peers)", run_models_suite},
       {"end-to-end", "networks tuned, built, verified and compared with ONNX Runtime's outputs; nothing is timed",
        run_end_to_end_suite},
@@ -161,18 +163,22 @@ int run(int argc, char** argv) {
       "cpu-ops, metaschedule-ops, space, models, end-to-end: record store to keep and to take tuning results from");
   app.add_option("--keep", given_options.keep,
                  "search-quality: store to keep each task's first run in, for --db later; construction, model-search, "
-                 "search-strategies: file of finished units, from which the same call goes on");
+                 "random-ops, search-strategies: file of finished units, from which the same call goes on");
   app.add_option("--model", given_options.model, "model-search: the network")->capture_default_str();
   app.add_option("--space", given_options.space, "model-search: the design space")
       ->check(CLI::IsMember({"default", "wide"}))
       ->capture_default_str();
-  app.add_option("--seed", given_options.seed, "cpu-ops: seed of the random shapes");
+  app.add_option("--seed", given_options.seed, "cpu-ops, random-ops: seed of the random shapes [another each time]");
+  app.add_option("--rows", given_options.rows, "random-ops: how many operators are drawn")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
+      ->capture_default_str();
   app.add_flag("--recorded{benchmarks/results/cost_models_recorded.json}", given_options.recorded,
                "cost-models: the experiments on committed pools in place of rates; what they find is kept in this file "
                "row by row, and a later call goes on from there");
   app.add_option("--pools", given_options.pools, "cost-models: folder of the pools")->capture_default_str();
   app.add_option("--budget", given_options.budget,
-                 "construction, cost-models, model-search, search-strategies: minutes after which no further unit is "
+                 "construction, cost-models, model-search, random-ops, search-strategies: minutes after which no "
+                 "further unit is "
                  "begun")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--mode", given_options.modes,
@@ -182,7 +188,8 @@ int run(int argc, char** argv) {
   app.add_option("--threads", given_options.threads, "cost-models: threads that compute the experiments [all]")
       ->check(CLI::Range(int64_t{0}, int64_t{1024}));
   app.add_option("--only", given_options.only,
-                 "cpu-ops, metaschedule-ops, models, end-to-end: what has this in its name, as gemm512.1t, resnet50");
+                 "cpu-ops, metaschedule-ops, random-ops, models, end-to-end: what has this in its name, as gemm512.1t, "
+                 "resnet50");
   CLI11_PARSE(app, argc, argv);
   given_options.trials_given = trials->count() > 0;
   if (list) {

@@ -35,6 +35,7 @@ struct Options {
   std::string svg;                     // search-strategies: folder of drawings; "" = none
   int64_t threads = 0;                 // cost-models: that compute the experiments; 0 = all
   uint64_t seed = 0;                   // of the random shapes; 0 = another one each time
+  int64_t rows = 300;                  // random-ops: operators to draw
   std::vector<std::string> only;       // run what contains one of these in its name; empty = everything
 };
 const Options& options();
@@ -69,6 +70,7 @@ std::vector<Row> run_metaschedule_ops_suite(double seconds);
 std::vector<Row> run_model_search_suite(double seconds);
 std::vector<Row> run_draft_suite(double seconds);
 std::vector<Row> run_search_strategies_suite(double seconds);
+std::vector<Row> run_random_ops_suite(double seconds);
 // The rows *.draft of the suite "search": candidates that a core drafts in a second.
 void add_draft_rates(double seconds, std::vector<Row>& rows);
 

@@ -14,19 +14,7 @@
 namespace tcc::benchmarks {
 namespace {
 
-constexpr double kSlice = 0.5;  // seconds
-constexpr int kRounds = 7;
-constexpr double kRunTimeout = 120;
 constexpr double kTolerance = 1e-3;  // of an output's largest magnitude
-
-void take_slice(Contestant& contestant) {
-  if (!contestant.failure.empty()) return;
-  auto answer = contestant.process->ask(fmt::format("run {}", kSlice), kRunTimeout);
-  if (answer && answer->value("seconds", 0.0) > 0)
-    contestant.seconds.push_back(answer->value("seconds", 0.0));
-  else
-    contestant.failure = answer ? "answered '" + answer->dump() + "'" : answer.error().message;
-}
 
 // A row that says whether the outputs agree; a difference is own's failure.
 void compare_outputs(const std::string& name, Contestant& own, const Contestant& peer, std::vector<Row>& rows) {
@@ -78,12 +66,7 @@ void run_beside_peer(const NetworkBench& bench, const Network& network, int thre
   Contestant own = library ? bench.start_library(*library, threads, cpus) : failed(library.error());
   Contestant peer = bench.start_onnx_runtime(network, threads, cpus);
   compare_outputs(name, own, peer, rows);
-  Stopwatch watch;
-  for (int round = 0; round < kRounds || watch.seconds() < seconds; ++round) {
-    take_slice(own);
-    take_slice(peer);
-    if (!own.failure.empty() && !peer.failure.empty()) break;
-  }
+  time_in_turns(own, peer, {.seconds = seconds});
   add_times(name, own, peer, rows);
 }
 

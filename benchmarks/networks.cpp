@@ -16,7 +16,7 @@
 namespace tcc::benchmarks {
 namespace {
 
-constexpr double kPrepareTimeout = 300;  // seconds
+constexpr double kPrepareTimeout = 300, kRunTimeout = 120;  // seconds
 
 // Of the zoo, batch 1, images of 224 x 224 or 128 tokens.
 constexpr const char* kZoo[] = {"resnet50", "mobilenet_v2", "bert-base", "resnet18", "bert-tiny", "vgg16", "mlp"};
@@ -98,13 +98,35 @@ Result<double> disagreement(const Contestant& a, const Contestant& b) {
     double scale = 0, difference = 0;
     for (size_t end = at + size; at < end && at < a.output.size(); ++at) {
       const double x = a.output[at], y = b.output[at];
-      if (!std::isfinite(x) || !std::isfinite(y)) return environment_error("an output is not finite");
+      if (x == y || (std::isnan(x) && std::isnan(y))) {
+        if (std::isfinite(y)) scale = std::max(scale, std::fabs(y));
+        continue;
+      }
+      if (!std::isfinite(x) || !std::isfinite(y))
+        return environment_error("an output is not finite where the other one is, or another infinity");
       scale = std::max(scale, std::fabs(y));
       difference = std::max(difference, std::fabs(x - y));
     }
     worst = std::max(worst, difference / std::max(scale, 1e-30));
   }
   return worst;
+}
+
+void time_in_turns(Contestant& own, Contestant& peer, const Turns& turns) {
+  const auto take_slice = [&](Contestant& contestant) {
+    if (!contestant.failure.empty()) return;
+    auto answer = contestant.process->ask(fmt::format("run {}", turns.slice), kRunTimeout);
+    if (answer && answer->value("seconds", 0.0) > 0)
+      contestant.seconds.push_back(answer->value("seconds", 0.0));
+    else
+      contestant.failure = answer ? "answered '" + answer->dump() + "'" : answer.error().message;
+  };
+  Stopwatch watch;
+  for (int round = 0; round < turns.rounds || watch.seconds() < turns.seconds; ++round) {
+    take_slice(own);
+    take_slice(peer);
+    if (!own.failure.empty() && !peer.failure.empty()) break;
+  }
 }
 
 NetworkBench::NetworkBench(std::string folder, TuningLimits limits)
@@ -125,7 +147,7 @@ Result<void> NetworkBench::tune(const Network& network, int threads) const {
   words.insert(words.end(), {"--db", limits_.records, "--threads", std::to_string(threads)});
   if (!limits_.time.empty()) words.insert(words.end(), {"--time", limits_.time});
   if (limits_.trials > 0) words.insert(words.end(), {"--trials-per-task", std::to_string(limits_.trials)});
-  return must_run(words, "");  // its table is worth seeing
+  return must_run(words, limits_.table ? "" : "/dev/null");
 }
 
 Result<std::string> NetworkBench::build(const Network& network, int threads,

@@ -35,14 +35,24 @@ struct Contestant {
 };
 Contestant failed(const Error& error);
 
-// The largest difference as a share of its output's largest magnitude. Errors: other sizes, numbers that are not
-// finite.
+// The largest difference as a share of its output's largest magnitude; NaN equals NaN, and an infinity itself. Errors:
+// other sizes, a number that is finite in one of them only.
 Result<double> disagreement(const Contestant& a, const Contestant& b);
+
+// Times both in turns, slice by slice, at least `rounds` slices each and for at least `seconds`. One that does not
+// answer gets a failure and is timed no more.
+struct Turns {
+  double slice = 0.5;  // seconds
+  int rounds = 7;
+  double seconds = 0;
+};
+void time_in_turns(Contestant& own, Contestant& peer, const Turns& turns);
 
 struct TuningLimits {
   std::string time;     // as 10m; "" = none
   int64_t trials = 0;   // a task; 0 = as many as the time allows
   std::string records;  // where they are kept, and where those of earlier calls are; "" = in the bench's folder
+  bool table = true;    // print the table of tasks
 };
 
 // Makes and runs networks in a folder of its own.

@@ -298,7 +298,8 @@ TEST_CASE("a program far behind the best gets a few samples only", "[unit]") {
   for (int i = 0; i < 40 && !cut; ++i) {  // where every sample is disturbed nothing is sure
     Measurement m = measure_one(*task, make_gemm(shape));
     REQUIRE(m.status == Status::kOk);
-    cut = m.cut_short;
+    // The run of the numeric gate is the only sample where other programs made it very long.
+    cut = m.cut_short && m.samples.size() > 1;
     if (!cut) continue;
     CHECK(m.samples.size() >= 3);
     CHECK(m.samples.size() < 20);

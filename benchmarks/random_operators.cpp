@@ -1,0 +1,489 @@
+#include "random_operators.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "tcc/onnx/writer.h"
+#include "tcc/support/rng.h"
+
+namespace tcc::benchmarks {
+namespace {
+
+using graph::DType;
+using graph::Shape;
+using Ints = std::vector<int64_t>;
+using Attributes = std::vector<onnx::NamedAttribute>;
+
+constexpr int64_t kOpset = 18;
+const std::map<std::string, int64_t> kLaterOperators = {{"Gelu", 20}, {"RMSNormalization", 23}, {"Swish", 24}};
+constexpr double kElements = 4e6;  // of a tensor, at most
+constexpr double kFlops = 4e9;     // of a run, at most
+
+// Draws one operator and writes its model.
+class Draw {
+ public:
+  Draw(Rng rng, int64_t opset) : rng_(rng), writer_("random", opset, opset > 20 ? 10 : 8) {}
+
+  // --- numbers ---
+  int64_t between(int64_t low, int64_t high) { return low + rng_.below(high - low + 1); }
+  bool chance(double p) { return rng_.uniform() < p; }
+  template <class T>
+  T one_of(const std::vector<T>& values) {
+    return values[static_cast<size_t>(between(0, std::ssize(values) - 1))];
+  }
+  // Log-uniform; half of those that can be are multiples of 8.
+  int64_t extent(double low, double high) {
+    const double drawn = std::exp(std::log(low) + rng_.uniform() * (std::log(std::max(low, high)) - std::log(low)));
+    const auto n = std::max<int64_t>(static_cast<int64_t>(low), std::llround(drawn));
+    return n >= 16 && chance(0.5) ? n / 8 * 8 : n;
+  }
+  // Log-uniform in its number of elements, which the axes share unevenly.
+  Shape shape(int64_t rank, double elements = kElements) {
+    const double total = rng_.uniform() * std::log(elements);
+    std::vector<double> shares(static_cast<size_t>(rank));
+    for (double& share : shares) share = 0.1 + rng_.uniform();
+    const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+    Shape drawn;
+    for (double share : shares) {
+      const double high = std::exp(total * share / sum);
+      drawn.push_back(
+          std::max<int64_t>(1, high >= 16 && chance(0.5) ? std::llround(high) / 8 * 8 : std::llround(high)));
+    }
+    return drawn;
+  }
+  Ints permutation(int64_t rank) {
+    Ints order(static_cast<size_t>(rank));
+    std::iota(order.begin(), order.end(), 0);
+    for (int64_t i = rank - 1; i > 0; --i)
+      std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(between(0, i))]);
+    return order;
+  }
+  // At least one of the axes, in order.
+  Ints some_axes(int64_t rank) {
+    Ints order = permutation(rank);
+    order.resize(static_cast<size_t>(between(1, rank)));
+    std::sort(order.begin(), order.end());
+    return order;
+  }
+
+  // --- the model ---
+  std::string input(const Shape& shape, DType type = DType::kF32) {
+    const std::string name = fmt::format("x{}", inputs_++);
+    writer_.typed_input(name, type, shape);
+    texts_.push_back(fmt::format("{} {}", fmt::join(shape, "x"), graph::dtype_name(type)));
+    return name;
+  }
+  std::string weights(const Shape& shape, double deviation = 1, double mean = 0) {
+    std::vector<float> values(static_cast<size_t>(graph::element_count(shape)));
+    for (float& v : values) v = static_cast<float>(mean + deviation * (2 * rng_.uniform() - 1));
+    texts_.push_back(fmt::format("{} constant", fmt::join(shape, "x")));
+    return writer_.initializer(fmt::format("w{}", constants_++), {shape, std::move(values)});
+  }
+  // Of int64: axes, extents, indices.
+  std::string numbers(const Ints& values, bool told = true) {
+    if (told) texts_.push_back(fmt::format("[{}]", fmt::join(values, ",")));
+    return writer_.initializer(fmt::format("n{}", constants_++), {{std::ssize(values)}, values});
+  }
+  std::string indices(const Shape& shape, int64_t end) {
+    Ints values(static_cast<size_t>(graph::element_count(shape)));
+    for (int64_t& v : values) v = between(0, end - 1);
+    texts_.push_back(fmt::format("{} indices", fmt::join(shape, "x")));
+    return writer_.initializer(fmt::format("i{}", constants_++), {shape, std::move(values)});
+  }
+  std::string scalar(float value) {
+    texts_.push_back(fmt::format("{}", value));
+    return writer_.initializer(fmt::format("s{}", constants_++), {{}, std::vector<float>{value}});
+  }
+  void attribute(const std::string& name, const onnx::AttributeValue& value) {
+    attributes_.push_back({name, value});
+    if (const auto* n = std::get_if<int64_t>(&value)) texts_.push_back(fmt::format("{}={}", name, *n));
+    if (const auto* f = std::get_if<float>(&value)) texts_.push_back(fmt::format("{}={}", name, *f));
+    if (const auto* t = std::get_if<std::string>(&value)) texts_.push_back(fmt::format("{}={}", name, *t));
+    if (const auto* l = std::get_if<Ints>(&value)) texts_.push_back(fmt::format("{}=[{}]", name, fmt::join(*l, ",")));
+  }
+  RandomOperator finish(const std::string& family, const std::string& op, const std::vector<std::string>& inputs,
+                        DType result = DType::kF32, int64_t outputs = 1) {
+    std::vector<std::string> names;
+    for (int64_t i = 0; i < outputs; ++i) names.push_back(fmt::format("y{}", i));
+    writer_.node(op, inputs, names, attributes_);
+    for (const std::string& name : names) writer_.output(name, result);
+    return {family, op, fmt::format("{} {}", op, fmt::join(texts_, ", ")), writer_.finish()};
+  }
+
+ private:
+  Rng rng_;
+  onnx::ModelWriter writer_;
+  Attributes attributes_;
+  std::vector<std::string> texts_;
+  int64_t inputs_ = 0, constants_ = 0;
+};
+
+struct Family {
+  std::string name;
+  double weight;  // how often it is drawn
+  std::vector<std::string> operators;
+  std::function<RandomOperator(Draw&, const std::string& family, const std::string& op)> draw;
+};
+
+DType element_type(Draw& d) {
+  return d.chance(0.8) ? DType::kF32 : DType::kF16;
+}
+
+RandomOperator elementwise(Draw& d, const std::string& family, const std::string& op) {
+  const DType type = op == "Not" ? DType::kBool : element_type(d);
+  const std::string x = d.input(d.shape(d.between(1, 4)), type);
+  if (op == "IsInf" || op == "IsNaN") return d.finish(family, op, {x}, DType::kBool);
+  if (op == "LeakyRelu" || op == "Elu" || op == "Celu") d.attribute("alpha", d.chance(0.5) ? 0.5f : 1.25f);
+  return d.finish(family, op, {x}, type);
+}
+
+// One operand may lack axes, or have extents of 1.
+RandomOperator binary(Draw& d, const std::string& family, const std::string& op) {
+  const bool logical = op == "And" || op == "Or" || op == "Xor";
+  const bool compares =
+      op == "Equal" || op == "Greater" || op == "GreaterOrEqual" || op == "Less" || op == "LessOrEqual";
+  const DType type = logical ? DType::kBool : op == "Pow" || op == "Div" || op == "Mod" ? DType::kF32 : element_type(d);
+  const Shape full = d.shape(d.between(1, 4));
+  Shape other = full;
+  if (d.chance(0.6))
+    for (int64_t& n : other)
+      if (d.chance(0.5)) n = 1;
+  if (d.chance(0.3)) other.erase(other.begin(), other.begin() + d.between(0, std::ssize(other) - 1));
+  const std::string x = d.input(full, type);
+  // A constant divisor or exponent: the inputs have numbers near 0.
+  if (op == "Mod") d.attribute("fmod", int64_t{1});
+  const std::string y = op == "Div" || op == "Mod" ? d.weights(other, 0.5, 1.5)
+                        : op == "Pow"              ? d.scalar(2)
+                                                   : d.input(other, type);
+  return d.finish(family, op, {x, y}, logical || compares ? DType::kBool : type);
+}
+
+RandomOperator select(Draw& d, const std::string& family, const std::string& op) {
+  const Shape full = d.shape(d.between(1, 4));
+  if (op == "Clip") {
+    const std::string x = d.input(full);
+    const std::string low = d.scalar(-0.5f), high = d.scalar(0.25f);
+    return d.finish(family, op, {x, low, high});
+  }
+  if (op == "PRelu") {
+    Shape slope = full;
+    for (size_t i = 0; i < slope.size(); ++i)
+      if (i != 1) slope[i] = 1;
+    const std::string x = d.input(full);
+    return d.finish(family, op, {x, d.weights(slope)});
+  }
+  if (op == "Cast") {
+    const bool widens = d.chance(0.5);
+    const std::string x = d.input(full, widens ? DType::kF16 : DType::kF32);
+    d.attribute("to", int64_t{widens ? 1 : 10});  // TensorProto.FLOAT, FLOAT16
+    return d.finish(family, op, {x}, widens ? DType::kF32 : DType::kF16);
+  }
+  Shape other = full;
+  if (d.chance(0.4)) std::fill(other.begin(), other.end(), 1);
+  const std::string condition = d.input(full, DType::kBool), x = d.input(full), y = d.input(other);
+  return d.finish(family, op, {condition, x, y});
+}
+
+RandomOperator product(Draw& d, const std::string& family, const std::string& op) {
+  int64_t m = d.extent(1, 2048), n = d.extent(1, 2048), k = d.extent(1, 2048);
+  int64_t batch = op == "MatMul" && d.chance(0.4) ? d.extent(2, 64) : 1;
+  while (2.0 * batch * m * n * k > kFlops || static_cast<double>(batch) * std::max({m * k, k * n, m * n}) > kElements) {
+    int64_t& largest = batch > 8 ? batch : m >= n && m >= k ? m : n >= k ? n : k;
+    largest = std::max<int64_t>(1, largest / 2);
+  }
+  if (op == "Gemm") {
+    const bool a = d.chance(0.3), b = d.chance(0.5);
+    const std::string x = d.input(a ? Shape{k, m} : Shape{m, k}), w = d.weights(b ? Shape{n, k} : Shape{k, n});
+    d.attribute("transA", int64_t{a});
+    d.attribute("transB", int64_t{b});
+    std::vector<std::string> inputs = {x, w};
+    if (d.chance(0.7)) inputs.push_back(d.weights({n}));
+    return d.finish(family, op, inputs);
+  }
+  const DType type = d.chance(0.85) ? DType::kF32 : DType::kF16;
+  const bool shared = batch > 1 && d.chance(0.3), constant = type == DType::kF32 && d.chance(0.5);
+  const Shape left = batch > 1 ? Shape{batch, m, k} : Shape{m, k};
+  const Shape right = batch > 1 && !shared ? Shape{batch, k, n} : Shape{k, n};
+  const std::string x = d.input(left, type);
+  return d.finish(family, op, {x, constant ? d.weights(right) : d.input(right, type)}, type);
+}
+
+// One to three axes; depthwise, grouped or dense; kernels may differ by axis, and paddings by side.
+RandomOperator convolution(Draw& d, const std::string& family, const std::string& op) {
+  const bool transposed = op == "ConvTranspose";
+  const int64_t axes = d.chance(0.75) ? 2 : d.chance(0.6) ? 1 : 3;
+  const int64_t batch = d.chance(0.75) ? 1 : d.between(2, 8);
+  int64_t group = 1, channels = d.extent(1, 512), filters = d.extent(1, 512);
+  if (d.chance(0.3)) {
+    group = channels, filters = transposed ? channels : channels * d.between(1, 2);
+  } else if (d.chance(0.15)) {
+    group = d.one_of<int64_t>({2, 4, 8});
+    channels = (channels + group - 1) / group * group, filters = (filters + group - 1) / group * group;
+  }
+  const double sizes[] = {8192, 224, 32};
+  Ints size, kernel, stride, dilation, pads(static_cast<size_t>(2 * axes), 0);
+  const bool square = d.chance(0.7);
+  for (int64_t i = 0; i < axes; ++i) {
+    size.push_back(square && i > 0 ? size[0] : d.extent(1, sizes[axes - 1]));
+    kernel.push_back(square && i > 0 ? kernel[0] : d.one_of<int64_t>({1, 1, 2, 3, 3, 3, 4, 5, 7}));
+    stride.push_back(square && i > 0 ? stride[0] : d.one_of<int64_t>({1, 1, 1, 2, 2, 3}));
+    dilation.push_back(square && i > 0 ? dilation[0] : d.one_of<int64_t>({1, 1, 1, 1, 2, 3}));
+  }
+  for (int64_t i = 0; i < axes; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const int64_t reach = dilation[at] * (kernel[at] - 1);
+    if (transposed || d.chance(0.7))
+      pads[at] = reach / 2, pads[at + axes] = d.chance(0.8) ? reach / 2 : reach - reach / 2;
+    size[at] = std::max(size[at], reach + 1);
+  }
+  const auto flops = [&] {
+    double n = 2.0 * batch * channels / group * filters;
+    for (int64_t i = 0; i < axes; ++i)
+      n *= static_cast<double>(kernel[i] * size[i]) / (transposed ? 1.0 : static_cast<double>(stride[i]));
+    return n;
+  };
+  const auto elements = [&] {
+    double n = static_cast<double>(batch * std::max(channels, filters));
+    for (int64_t i = 0; i < axes; ++i) n *= static_cast<double>(size[i] * (transposed ? stride[i] : 1));
+    return n;
+  };
+  while (flops() > kFlops || elements() > kElements) {
+    const auto largest = std::max_element(size.begin(), size.end());
+    const auto at = static_cast<size_t>(largest - size.begin());
+    const int64_t least = dilation[at] * (kernel[at] - 1) + 1;
+    if (*largest > 8 && *largest / 2 >= least)
+      *largest /= 2;
+    else if (group == 1)
+      channels = std::max<int64_t>(1, channels / 2), filters = std::max<int64_t>(1, filters / 2);
+    else if (channels / 2 % group == 0 && filters / 2 % group == 0)
+      channels /= 2, filters /= 2;
+    else
+      group = std::max<int64_t>(1, group / 2), channels = filters = group;
+  }
+  Shape shape = {batch, channels};
+  shape.insert(shape.end(), size.begin(), size.end());
+  Shape weight = transposed ? Shape{channels, filters / group} : Shape{filters, channels / group};
+  weight.insert(weight.end(), kernel.begin(), kernel.end());
+  const std::string x = d.input(shape);
+  std::vector<std::string> inputs = {x, d.weights(weight)};
+  d.attribute("kernel_shape", kernel);
+  d.attribute("strides", stride);
+  d.attribute("dilations", dilation);
+  d.attribute("pads", pads);
+  d.attribute("group", group);
+  if (d.chance(0.6)) inputs.push_back(d.weights({filters}));
+  return d.finish(family, op, inputs);
+}
+
+RandomOperator pooling(Draw& d, const std::string& family, const std::string& op) {
+  const int64_t axes = d.chance(0.8) ? 2 : d.chance(0.5) ? 1 : 3;
+  const double sizes[] = {8192, 224, 32};
+  Shape shape = {d.chance(0.75) ? 1 : d.between(2, 8), d.extent(1, 512)};
+  Ints kernel, stride, pads(static_cast<size_t>(2 * axes), 0);
+  for (int64_t i = 0; i < axes; ++i) {
+    kernel.push_back(i > 0 && d.chance(0.8) ? kernel[0] : d.between(1, 7));
+    stride.push_back(i > 0 && d.chance(0.8) ? stride[0] : d.between(1, 3));
+    shape.push_back(std::max(kernel.back(), i > 0 && d.chance(0.7) ? shape[2] : d.extent(1, sizes[axes - 1])));
+    if (d.chance(0.5)) pads[static_cast<size_t>(i)] = pads[static_cast<size_t>(i + axes)] = kernel.back() / 2;
+  }
+  while (static_cast<double>(graph::element_count(shape)) > kElements && shape[1] > 1) shape[1] /= 2;
+  const std::string x = d.input(shape);
+  if (!op.starts_with("Global")) {
+    d.attribute("kernel_shape", kernel);
+    d.attribute("strides", stride);
+    d.attribute("pads", pads);
+  }
+  if (op == "AveragePool" && d.chance(0.5)) d.attribute("count_include_pad", int64_t{1});
+  return d.finish(family, op, {x});
+}
+
+RandomOperator reduction(Draw& d, const std::string& family, const std::string& op) {
+  const Shape shape = d.shape(d.between(1, 4));
+  const std::string x = d.input(shape);
+  d.attribute("keepdims", d.between(0, 1));
+  if (op == "ArgMax" || op == "ArgMin") {
+    d.attribute("axis", d.between(0, std::ssize(shape) - 1));
+    return d.finish(family, op, {x}, DType::kI64);
+  }
+  const Ints axes = d.some_axes(std::ssize(shape));
+  // Opset 18 gives the axes as an input.
+  return d.finish(family, op, {x, d.numbers(axes)});
+}
+
+RandomOperator normalization(Draw& d, const std::string& family, const std::string& op) {
+  const bool images = op == "BatchNormalization" || op == "InstanceNormalization" || op == "LRN";
+  Shape shape = d.shape(images ? 4 : d.between(2, 4));
+  const std::string x = d.input(shape);
+  const int64_t last = std::ssize(shape) - 1;
+  if (op == "LayerNormalization") {
+    d.attribute("axis", last);
+    return d.finish(family, op, {x, d.weights({shape.back()}, 0.5, 1), d.weights({shape.back()})});
+  }
+  if (op == "RMSNormalization") {
+    d.attribute("axis", last);
+    return d.finish(family, op, {x, d.weights({shape.back()}, 0.5, 1)});
+  }
+  if (op == "BatchNormalization") {
+    const Shape channels = {shape[1]};
+    const std::string scale = d.weights(channels), bias = d.weights(channels), mean = d.weights(channels);
+    return d.finish(family, op, {x, scale, bias, mean, d.weights(channels, 0.5, 1)});
+  }
+  if (op == "InstanceNormalization")
+    return d.finish(family, op, {x, d.weights({shape[1]}, 0.5, 1), d.weights({shape[1]})});
+  if (op == "LRN") {
+    d.attribute("size", 2 * d.between(0, 3) + 1);
+    return d.finish(family, op, {x});
+  }
+  const int64_t axis = d.between(0, last);
+  if (op == "LpNormalization") d.attribute("p", d.between(1, 2));
+  if (op != "MeanVarianceNormalization") d.attribute("axis", axis);
+  if (op == "MeanVarianceNormalization") d.attribute("axes", d.some_axes(last + 1));
+  return d.finish(family, op, {x});
+}
+
+RandomOperator move(Draw& d, const std::string& family, const std::string& op) {
+  const DType type = d.one_of<DType>({DType::kF32, DType::kF32, DType::kF32, DType::kF16, DType::kI32, DType::kU8});
+  Shape shape = d.shape(op == "DepthToSpace" || op == "SpaceToDepth" ? 4 : d.between(1, 5));
+  const int64_t rank = std::ssize(shape), axis = d.between(0, rank - 1);
+  int64_t& along = shape[static_cast<size_t>(axis)];
+  if (op == "Transpose") {
+    const std::string x = d.input(shape, type);
+    d.attribute("perm", d.permutation(rank));
+    return d.finish(family, op, {x}, type);
+  }
+  if (op == "Concat") {
+    std::vector<std::string> inputs;
+    for (int64_t i = d.between(2, 4); i > 0; --i)
+      inputs.push_back(d.input(shape, type)), along = d.extent(1, 2.0 * along);
+    d.attribute("axis", axis);
+    return d.finish(family, op, inputs, type);
+  }
+  if (op == "Split") {
+    const int64_t parts = d.between(2, 3);
+    along *= parts;
+    const std::string x = d.input(shape, type);
+    d.attribute("axis", axis);
+    d.attribute("num_outputs", parts);
+    return d.finish(family, op, {x}, type, parts);
+  }
+  if (op == "Slice") {
+    const int64_t step = d.one_of<int64_t>({1, 1, 2, 3}), begin = d.between(0, along - 1);
+    const int64_t end = d.between(begin + 1, along);
+    const std::string x = d.input(shape, type), starts = d.numbers({begin}), ends = d.numbers({end});
+    const std::string axes = d.numbers({axis});
+    return d.finish(family, op, {x, starts, ends, axes, d.numbers({step})}, type);
+  }
+  if (op == "Pad") {
+    Ints pads(static_cast<size_t>(2 * rank), 0);
+    pads[static_cast<size_t>(axis)] = d.between(0, std::min<int64_t>(4, along - 1));
+    pads[static_cast<size_t>(axis + rank)] = d.between(0, std::min<int64_t>(4, along - 1));
+    const std::string x = d.input(shape, DType::kF32);
+    d.attribute("mode", d.one_of<std::string>({"constant", "constant", "reflect", "edge"}));
+    return d.finish(family, op, {x, d.numbers(pads)});
+  }
+  if (op == "Expand" || op == "Tile") {
+    Ints to(shape.begin(), shape.end());
+    const int64_t times = d.extent(2, std::max(2.0, std::min(64.0, kElements / graph::element_count(shape))));
+    if (op == "Expand") to[static_cast<size_t>(axis)] = along == 1 ? times : along, along = 1;
+    if (op == "Tile") std::fill(to.begin(), to.end(), 1), to[static_cast<size_t>(axis)] = times;
+    const std::string x = d.input(shape, type);
+    return d.finish(family, op, {x, d.numbers(to)}, type);
+  }
+  if (op == "Trilu") {
+    if (rank == 1) shape.push_back(d.extent(1, 64));
+    const std::string x = d.input(shape);
+    d.attribute("upper", d.between(0, 1));
+    return d.finish(family, op, {x});
+  }
+  const int64_t block = d.between(2, 3);
+  if (op == "DepthToSpace") shape[1] *= block * block;
+  if (op == "SpaceToDepth") shape[2] *= block, shape[3] *= block;
+  const std::string x = d.input(shape, DType::kF32);
+  d.attribute("blocksize", block);
+  return d.finish(family, op, {x});
+}
+
+RandomOperator indexing(Draw& d, const std::string& family, const std::string& op) {
+  Shape shape = d.shape(d.between(1, 3));
+  const int64_t rank = std::ssize(shape), axis = d.between(0, rank - 1);
+  const int64_t along = shape[static_cast<size_t>(axis)];
+  if (op == "OneHot") {
+    const int64_t depth = d.extent(2, 512);
+    const std::string x = d.indices(d.shape(d.between(1, 2), kElements / static_cast<double>(depth)), depth);
+    // The values are an input, because a model of constants alone is folded.
+    return d.finish(family, op, {x, d.numbers({depth}), d.input({2})});
+  }
+  const std::string x = d.input(shape);
+  if (op == "CumSum") return d.finish(family, op, {x, d.numbers({axis})});
+  if (op == "GatherND") return d.finish(family, op, {x, d.indices({d.extent(1, 4096), 1}, shape[0])});
+  d.attribute("axis", axis);
+  if (op == "GatherElements") return d.finish(family, op, {x, d.indices(shape, along)});
+  return d.finish(family, op, {x, d.indices({d.extent(1, 1024)}, along)});
+}
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = {
+      {"elementwise",
+       3,
+       {"Abs",      "Acos",  "Acosh", "Asin",      "Asinh",   "Atan",           "Atanh", "Ceil",        "Celu",
+        "Cos",      "Cosh",  "Elu",   "Erf",       "Exp",     "Floor",          "Gelu",  "HardSigmoid", "HardSwish",
+        "Identity", "IsInf", "IsNaN", "LeakyRelu", "Log",     "Mish",           "Neg",   "Not",         "Reciprocal",
+        "Relu",     "Round", "Selu",  "Shrink",    "Sigmoid", "Sign",           "Sin",   "Sinh",        "Softplus",
+        "Softsign", "Sqrt",  "Swish", "Tan",       "Tanh",    "ThresholdedRelu"},
+       elementwise},
+      {"binary",
+       2,
+       {"Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod",
+        "Mul", "Or", "Pow", "Sub", "Sum", "Xor"},
+       binary},
+      {"select", 1, {"Cast", "Clip", "PRelu", "Where"}, select},
+      {"product", 3, {"Gemm", "MatMul"}, product},
+      {"convolution", 4, {"Conv", "Conv", "Conv", "ConvTranspose"}, convolution},
+      {"pooling", 1.5, {"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"}, pooling},
+      {"reduction",
+       2,
+       {"ArgMax", "ArgMin", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+        "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare"},
+       reduction},
+      {"normalization",
+       2,
+       {"BatchNormalization", "Hardmax", "InstanceNormalization", "LRN", "LayerNormalization", "LogSoftmax",
+        "LpNormalization", "MeanVarianceNormalization", "RMSNormalization", "Softmax"},
+       normalization},
+      {"move",
+       3,
+       {"Concat", "DepthToSpace", "Expand", "Pad", "Slice", "SpaceToDepth", "Split", "Tile", "Transpose", "Transpose",
+        "Trilu"},
+       move},
+      {"indexing", 1, {"CumSum", "Gather", "GatherElements", "GatherND", "OneHot"}, indexing},
+  };
+  return all;
+}
+
+}  // namespace
+
+RandomOperator draw_operator(uint64_t seed, int64_t row) {
+  Rng rng = Rng(seed).fork(static_cast<uint64_t>(row));
+  std::vector<double> weights;
+  for (const Family& family : families()) weights.push_back(family.weight);
+  const Family& family = families()[static_cast<size_t>(rng.weighted(weights))];
+  const std::string& op = family.operators[static_cast<size_t>(rng.below(std::ssize(family.operators)))];
+  const auto later = kLaterOperators.find(op);
+  Draw draw(rng, later == kLaterOperators.end() ? kOpset : later->second);
+  return family.draw(draw, family.name, op);
+}
+
+std::vector<std::string> drawn_operators() {
+  std::set<std::string> names;
+  for (const Family& family : families()) names.insert(family.operators.begin(), family.operators.end());
+  return {names.begin(), names.end()};
+}
+
+}  // namespace tcc::benchmarks
