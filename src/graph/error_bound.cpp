@@ -416,17 +416,20 @@ class BoundedRun {
 BoundedTensor bounded(Tracked value, bool is_float) {
   BoundedTensor out{std::move(value.exact), std::move(value.allowed), value.terms};
   out.allowed.resize(out.value.data.size(), 0);
-  double squares = 0, count = 0;
+  double squares = 0, count = 0, moved = 0;
   for (double d : value.carried) {
     if (d == kInfinity) continue;
     squares += d * d;
     ++count;
+    moved += d > 0 ? 1 : 0;
     out.may_flip += d > 0 ? 1 : 0;
   }
   if (is_float) out.may_flip = 0;
-  const double typical = count > 0 ? std::sqrt(squares / count) : 0;
+  // Elements that are copied, such as a cache beside its new row, say nothing of those that are computed.
+  const double over_all = count > 0 ? std::sqrt(squares / count) : 0;
+  const double of_moved = moved > 0 ? std::sqrt(squares / moved) : 0;
   for (size_t i = 0; i < value.carried.size() && is_float; ++i)
-    out.allowed[i] += kSpread * std::max(value.carried[i], typical);
+    out.allowed[i] += kSpread * std::max(value.carried[i], value.carried[i] > 0 ? of_moved : over_all);
   return out;
 }
 

@@ -206,7 +206,7 @@ TEST_CASE("shells complete zoo models, lists with commas, and values behind =", 
   CHECK(completed(box, "tcc tune --tri") == "--trials --trials-per-task");
   CHECK(completed(box, "tcc tune zoo : mlp --strategy moa") == "moa-pruner");
   CHECK(completed(box, "tcc tune --strategy = moa") == "moa-pruner");
-  CHECK(completed(box, "tcc zoo mobilen") == "mobilenet_v2");
+  CHECK(completed(box, "tcc zoo mobilen") == "mobilenet_v2 mobilenet_v2-int8");
   CHECK(completed(box, "tcc targets x86-64-v3") == "x86-64-v3");
   CHECK(completed(box, "tcc man expl") == "explain");
   CHECK(completed(box, "tcc build --emit obj,ll") == "obj,llvm");

@@ -1,0 +1,39 @@
+// Bounds of the errors of right programs.
+#include <catch2/catch.hpp>
+
+#include "tcc/graph/error_bound.h"
+#include "tcc/support/rng.h"
+
+using namespace tcc;
+using namespace tcc::graph;
+
+namespace {
+
+// A new row of numbers, the product of two layers, behind `past` rows that are copied.
+BoundedTensor bounded_cache(int64_t past) {
+  constexpr int64_t kWidth = 16;
+  Graph g;
+  const ValueId x = g.add_input("x", DType::kF32, {1, kWidth}), w = g.add_input("w", DType::kF32, {kWidth, kWidth});
+  const ValueId cache = g.add_input("cache", DType::kF32, {past, kWidth});
+  const ValueId first = *g.add_node(Op::kGemm, GemmAttrs{}, {x, w}, "first");
+  const ValueId second = *g.add_node(Op::kGemm, GemmAttrs{}, {first, w}, "second");
+  g.add_output(*g.add_node(Op::kConcat, AxisAttrs{0}, {cache, second}, "both"), "y");
+  std::vector<HostTensor> inputs;
+  for (ValueId id : g.inputs) inputs.push_back(random_tensor(g.value(id), static_cast<uint64_t>(id) + 1));
+  auto bounded = run_bounded_reference(g, inputs, {}, 1);
+  REQUIRE(bounded);
+  return (*bounded)[0];
+}
+
+}  // namespace
+
+TEST_CASE("rows that are copied do not tighten the bound of a row that is computed") {
+  const BoundedTensor little = bounded_cache(1), much = bounded_cache(500);
+  const size_t width = 16, from_little = width, from_much = 500 * width;
+  for (size_t i = 0; i < width; ++i) {
+    CHECK(little.allowed[from_little + i] == Approx(much.allowed[from_much + i]));
+    CHECK(much.allowed[from_much + i] > 0);
+    // And what is copied is held to less.
+    CHECK(much.allowed[i] < much.allowed[from_much + i] / 4);
+  }
+}
