@@ -55,7 +55,7 @@ class TailSplitter {
     if (const Legal<int64_t> stack = largest_stack(kernel)) stack_left_ = kMaxStackBytes - *stack;
   }
 
-  Kernel run() { return edit_.finish(process(drop_certain(edit_.k.root))); }
+  Kernel run() { return edit_.finish(process(shrink_loops(drop_certain(edit_.k.root)))); }
 
  private:
   using Terms = std::vector<Expr>;
@@ -300,11 +300,13 @@ class TailSplitter {
     return one ? all : std::nullopt;
   }
 
-  // Loops of which only the first iterations do anything end there.
+  // Loops of which only the first iterations do anything end there: a vector of 16 lanes for 4 columns would store
+  // under a mask, and what is stored under a mask stays in memory.
   Stmt shrink_loops(Stmt s) {
     Stmt r = rewrite_children(b_, s, [&](Stmt c) { return shrink_loops(c); });
     const Loop* l = as<Loop>(r);
-    if (l == nullptr || !is_int(l->extent)) return r;
+    const bool asks_for_mask = std::find(masked_.begin(), masked_.end(), l != nullptr ? l->id : kNoId) != masked_.end();
+    if (l == nullptr || !is_int(l->extent) || asks_for_mask) return r;
     std::optional<int64_t> limit = limit_below(l->body, l->id);
     if (!limit || *limit < 1 || *limit > int_value(l->extent)) return r;
     ranges_.set(l->id, b_.integer(*limit));
