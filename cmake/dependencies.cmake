@@ -13,6 +13,7 @@ find_package(SQLite3 REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(tl-expected REQUIRED)
 find_package(Eigen3 REQUIRED)
+find_path(TCC_BOOST_INCLUDE boost/math/distributions/students_t.hpp REQUIRED)  # Boost.Math, headers only
 find_path(TCC_MINIZIP_INCLUDE minizip/unzip.h REQUIRED)
 find_library(TCC_MINIZIP NAMES minizip REQUIRED)
 if(TCC_WITH_LLVM)

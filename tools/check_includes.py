@@ -30,6 +30,7 @@ THIRD_PARTY = {
     "llvm/Support/raw_ostream.h": {"codegen", "package"},
     "lld/": {"package"},
     "Eigen/": {"cost"},
+    "boost/": {"driver"},
     "sqlite3.h": {"record"},
     "google/protobuf/": {"onnx"},
     "CLI/": {"cli"},

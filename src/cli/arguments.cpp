@@ -51,7 +51,7 @@ void add_model(Options& options, ModelArguments& model, const char* what, bool r
       .one_of({"f32", "tf32", "f16", "bf16"})
       .show_default()
       .noted(model.given);
-  add_zoo(options, model, "--zoo-seed");
+  add_zoo(options, model);
 }
 
 void add_shapes(Options& options, ModelArguments& model) {
@@ -69,7 +69,7 @@ void add_reseed(Options& options, ModelArguments& model) {
       .noted(model.given);
 }
 
-void add_zoo(Options& options, ModelArguments& model, const char* seed_flag) {
+void add_zoo(Options& options, ModelArguments& model) {
   options.option("--batch", model.zoo_batch, "Batch size of zoo models")
       .value("N")
       .show_default()
@@ -86,7 +86,7 @@ void add_zoo(Options& options, ModelArguments& model, const char* seed_flag) {
       .value("N")
       .show_default()
       .noted(model.zoo_given);
-  options.option(seed_flag, model.zoo_seed, "Seed of zoo weights").value("N").show_default().noted(model.zoo_given);
+  options.option("--zoo-seed", model.zoo_seed, "Seed of zoo weights").value("N").show_default().noted(model.zoo_given);
 }
 
 void add_target(Options& options, TargetArguments& target, const char* what) {

@@ -59,7 +59,7 @@ void add_model(Options& options, ModelArguments& model, const char* what = "An O
                bool required = true);
 void add_shapes(Options& options, ModelArguments& model);
 void add_reseed(Options& options, ModelArguments& model);
-void add_zoo(Options& options, ModelArguments& model, const char* seed_flag);
+void add_zoo(Options& options, ModelArguments& model);
 void add_target(Options& options, TargetArguments& target, const char* what = nullptr);
 void add_cuda_driver(Options& options, TargetArguments& target);
 void add_cupti(Options& options, std::string& library);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <span>
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -67,7 +68,7 @@ void declare(Options& options, Arguments& a) {
   options.option("--seed", a.seed, "Of every random choice").show_default();
   add_target(options, a.target);
   add_threads(options, a.threads, "Threads that the measured programs run on [1]");
-  add_zoo(options, a.model, "--zoo-seed");
+  add_zoo(options, a.model);
 }
 
 Result<void> need(const Arguments& a, const std::string& file, const char* flag, const char* what, bool fresh) {
@@ -101,9 +102,7 @@ Result<data::Pool> read_all(const Arguments& a) {
   return read_pools(a.files);
 }
 
-Result<std::vector<task::Task>> tasks_of(const Arguments& a, const std::string& name, const target::Target& target) {
-  ModelArguments arguments = a.model;
-  arguments.model = name;
+Result<std::vector<task::Task>> tasks_of(const ModelArguments& arguments, const target::Target& target) {
   TCC_TRY(const driver::Model model, open_model(arguments));
   TCC_TRY(driver::Program program, driver::make_program(model, target));
   return std::move(program.tasks.tasks);
@@ -111,14 +110,18 @@ Result<std::vector<task::Task>> tasks_of(const Arguments& a, const std::string& 
 
 Result<std::vector<task::Task>> collected_tasks(const Arguments& a, const target::Target& target) {
   TCC_TRY_VOID(need_files(a, "the models whose tasks are measured"));
+  std::vector<std::string> names = a.files;
+  names.insert(names.end(), a.without.begin(), a.without.end());
+  TCC_TRY(const std::vector<ModelArguments> models, arguments_of_each(a.model, names));
+  const auto measured = std::span(models).first(a.files.size()), left_out = std::span(models).subspan(a.files.size());
   std::set<std::string> without;
-  for (const std::string& name : a.without) {
-    TCC_TRY(const std::vector<task::Task> tasks, tasks_of(a, name, target));
+  for (const ModelArguments& model : left_out) {
+    TCC_TRY(const std::vector<task::Task> tasks, tasks_of(model, target));
     for (const task::Task& t : tasks) without.insert(t.key);
   }
   std::vector<std::vector<task::Task>> lists;
-  for (const std::string& name : a.files) {
-    TCC_TRY(std::vector<task::Task> tasks, tasks_of(a, name, target));
+  for (const ModelArguments& model : measured) {
+    TCC_TRY(std::vector<task::Task> tasks, tasks_of(model, target));
     std::erase_if(tasks, [&](const task::Task& t) {
       return without.count(t.key) != 0 || (a.max_gflop > 0 && t.flops > a.max_gflop * 1e9);
     });

@@ -89,9 +89,16 @@ std::string library_text(const std::string& path, const Json& m) {
   const std::string precision = text_of(source, "precision");
   text += fmt::format("model    {}, hash {}{}\n", text_of(source, "model"), text_of(source, "hash"),
                       precision.empty() ? "" : ", --precision " + precision);
-  text += fmt::format("target   {} {}\n", text_of(target, "name"), text_of(target, "features"));
+  const bool cpu = text_of(target, "kind") == "cpu";
+  const auto features_of = [&](const Json& json) {
+    const std::string features = text_of(json, "features");
+    return features.empty() ? "no more than x86-64" : features;
+  };
+  text += cpu ? fmt::format("target   {}; its code needs {}\n", text_of(target, "name"), features_of(target))
+              : fmt::format("target   {} {}\n", text_of(target, "name"), text_of(target, "features"));
   for (const Json& older : m.contains("older_targets") ? m["older_targets"] : Json::array())
-    text += fmt::format("or       {}, where this CPU lacks some of these\n", text_of(older, "name"));
+    text += fmt::format("or       {}, where this CPU lacks some of these; its code needs {}\n", text_of(older, "name"),
+                        features_of(older));
   for (const char* list : {"inputs", "outputs"}) {
     if (!m.contains(list)) continue;
     for (const Json& t : m[list])

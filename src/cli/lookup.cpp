@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
@@ -24,12 +25,18 @@ tl::unexpected<Error> bad_word(const char* flag, const std::string& word, const 
   return make_error(ErrorClass::kUsage, fmt::format("{}: expected {}, not '{}'", flag, expected, sanitize(word)), hint);
 }
 
-// Sizes of zoo models would change nothing about a file.
+// Options of zoo models that would change nothing: about a file, or about a model without this size.
 Result<void> check_zoo_sizes(const ModelArguments& a) {
-  if (a.model.empty() || a.model.starts_with("zoo:") || a.zoo_given.empty()) return {};
-  return make_error(ErrorClass::kUsage,
-                    fmt::format("{}: expected a model of the zoo, not '{}'", a.zoo_given[0], sanitize(a.model)),
-                    "sizes of a file's inputs are set by --shape NAME=DIMS and --dim NAME=N");
+  constexpr std::string_view kPrefix = "zoo:";
+  if (a.model.empty() || a.zoo_given.empty()) return {};
+  if (!a.model.starts_with(kPrefix))
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("{}: expected a model of the zoo, not '{}'", a.zoo_given[0], sanitize(a.model)),
+                      "sizes of a file's inputs are set by --shape NAME=DIMS and --dim NAME=N");
+  for (const std::string& option : a.zoo_given)
+    if (auto has = onnx::check_zoo_size(a.model.substr(kPrefix.size()), option.substr(2)); !has)
+      return tl::make_unexpected(std::move(has).error().with_context(option));
+  return {};
 }
 
 // A library is what it was built to be: options of models, targets and records would change nothing about it.
@@ -45,6 +52,12 @@ Result<void> check_library_options(const LibraryArguments& a, bool takes_frozen)
                                 given[0], sanitize(a.model.model)),
                     fmt::format("leave {} out, or build again: tcc build MODEL {} ... -o DIR", given[0], given[0]));
 }
+
+// The sizes that only some models of the zoo have.
+constexpr std::pair<const char*, int64_t ModelArguments::*> kZooSizes[] = {
+    {"--image", &ModelArguments::zoo_image},
+    {"--sequence", &ModelArguments::zoo_sequence},
+    {"--width", &ModelArguments::zoo_width}};
 
 }  // namespace
 
@@ -135,6 +148,28 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
   }
   TCC_TRY(source.frozen, parse_frozen(arguments));
   return source;
+}
+
+Result<std::vector<ModelArguments>> arguments_of_each(const ModelArguments& all,
+                                                      const std::vector<std::string>& models) {
+  std::vector<ModelArguments> each(models.size(), all);
+  for (size_t i = 0; i < models.size(); ++i) each[i].model = models[i];
+  for (const auto& [option, field] : kZooSizes) {
+    if (std::count(all.zoo_given.begin(), all.zoo_given.end(), option) == 0) continue;
+    Result<void> none;
+    size_t without = 0;
+    for (ModelArguments& one : each) {
+      ModelArguments only = one;
+      only.zoo_given = {option};
+      none = check_zoo_sizes(only);
+      if (none) continue;
+      one.*field = ModelArguments().*field;
+      std::erase(one.zoo_given, option);
+      ++without;
+    }
+    if (!each.empty() && without == each.size()) return tl::make_unexpected(std::move(none).error());
+  }
+  return each;
 }
 
 Result<driver::Model> open_model(const ModelArguments& arguments) {

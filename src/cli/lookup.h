@@ -19,6 +19,10 @@ Result<std::map<std::string, std::string>> parse_files(const char* flag, const s
 // --freeze NAME=@FILE
 Result<std::map<std::string, std::string>> parse_frozen(const ModelArguments& arguments);
 Result<driver::ModelSource> parse_model(const ModelArguments& arguments);
+// For several models at once: sizes of the zoo that one of them lacks are left out of its arguments. Errors (usage): a
+// size that all of them lack.
+Result<std::vector<ModelArguments>> arguments_of_each(const ModelArguments& all,
+                                                      const std::vector<std::string>& models);
 Result<driver::Model> open_model(const ModelArguments& arguments);
 // --target-file, else --target.
 Result<target::Target> open_target(const TargetArguments& arguments);

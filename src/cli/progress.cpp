@@ -25,13 +25,33 @@ const char* event_name(Kind kind) {
 
 }  // namespace
 
-ProgressView::ProgressView(const Common& common, double time_limit, ValueCurve& curve)
-    : common_(common), curve_(curve), time_limit_(time_limit), terminal_(terminal_moves(STDERR_FILENO)) {}
+ProgressLine::ProgressLine(bool quiet) : quiet_(quiet), terminal_(terminal_moves(STDERR_FILENO)) {}
 
-ProgressView::~ProgressView() {
+ProgressLine::~ProgressLine() {
   clear_status();
   if (!last_.empty()) remark(false, last_);
 }
+
+size_t ProgressLine::width() const {
+  return terminal_width(STDERR_FILENO) - 1;
+}
+
+void ProgressLine::show(const std::string& line) {
+  if (quiet_) return;
+  if (terminal_) return show_status(line);
+  last_ = line;
+  if (said_ && since_said_.seconds() < kSecondsBetweenLines) return;
+  remark(false, std::exchange(last_, ""));
+  said_ = true;
+  since_said_.restart();
+}
+
+// Events take the place of lines where there is no terminal.
+ProgressView::ProgressView(const Common& common, double time_limit, ValueCurve& curve)
+    : common_(common),
+      curve_(curve),
+      time_limit_(time_limit),
+      line_(common.quiet || (common.json && !terminal_moves(STDERR_FILENO))) {}
 
 std::string ProgressView::describe(const search::Progress& p) const {
   std::string text = p.trials_limit > 0 ? fmt::format("{}/{} measured", p.trials, p.trials_limit)
@@ -90,13 +110,7 @@ void ProgressView::show(const search::Progress& p) {
   if (common_.quiet) return;
   if (p.kind == Kind::kNote) return remark(false, "note: " + p.note);
   if (p.kind != Kind::kRound && p.kind != Kind::kFinals) return;
-  if (terminal_) return show_status(status(p, terminal_width(STDERR_FILENO) - 1));
-  if (common_.json) return;
-  last_ = describe(p);
-  if (said_ && since_said_.seconds() < kSecondsBetweenLines) return;
-  remark(false, std::exchange(last_, ""));
-  said_ = true;
-  since_said_.restart();
+  line_.show(line_.redraws() ? status(p, line_.width()) : describe(p));
 }
 
 }  // namespace tcc::cli

@@ -10,11 +10,27 @@
 
 namespace tcc::cli {
 
+// One line of text that changes: redrawn in place on a terminal, elsewhere printed every ten seconds and at the end.
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool quiet);
+  ~ProgressLine();
+  bool redraws() const { return terminal_; }
+  // Columns that a redrawn line has, as the terminal is now.
+  size_t width() const;
+  void show(const std::string& line);
+
+ private:
+  bool quiet_, terminal_;
+  bool said_ = false;     // a line went to a file or a pipe
+  Stopwatch since_said_;  // the last one
+  std::string last_;      // what was not said since then
+};
+
 class ProgressView {
  public:
   // time_limit in seconds, 0 = none.
   ProgressView(const Common& common, double time_limit, ValueCurve& curve);
-  ~ProgressView();
   void show(const search::Progress& progress);
 
  private:
@@ -24,10 +40,7 @@ class ProgressView {
   const Common& common_;
   ValueCurve& curve_;
   double time_limit_;
-  bool terminal_;
-  bool said_ = false;     // a line went to a file or a pipe
-  Stopwatch since_said_;  // the last one
-  std::string last_;      // what was not said since then
+  ProgressLine line_;
 };
 
 }  // namespace tcc::cli

@@ -120,13 +120,17 @@ std::string zsh_completion(const Table& table) {
     list +=
         fmt::format("    {}\n", single_quoted(command->get_name() + ":" + escape(command->get_description(), ":\\")));
     cases += fmt::format("    {})\n      _arguments \\\n", command->get_name());
-    for (const OptionText& option : table.options_of(*command)) {
+    const std::vector<OptionText> options = table.options_of(*command);
+    auto left = std::count_if(options.begin(), options.end(), [](const OptionText& o) { return o.positional; });
+    int64_t place = 0;
+    for (const OptionText& option : options) {
       const std::string words = escape(fmt::format("{}", fmt::join(option.words, " ")), ":");
       const std::string action = words.empty()   ? takes_file(option) ? "_files" : " "
                                  : option.commas ? "_sequence compadd - " + words
                                                  : "(" + words + ")";
       if (option.positional) {
-        cases += fmt::format("        {} \\\n", single_quoted("*:" + escape(option.name, ":") + ":" + action));
+        const std::string where = --left == 0 ? "*" : std::to_string(++place);
+        cases += fmt::format("        {} \\\n", single_quoted(where + ":" + escape(option.name, ":") + ":" + action));
         continue;
       }
       std::string spec =
@@ -156,8 +160,12 @@ std::string fish_completion(const Table& table) {
     for (const OptionText& option : table.options_of(*command)) {
       const std::string words = fmt::format("{}", fmt::join(option.words, " "));
       if (option.positional) {
+        // Words are for the first place; files may follow.
         text += words.empty() ? fmt::format("complete -c tcc {} -F\n", when)
-                              : fmt::format("complete -c tcc {} -a {}\n", when, single_quoted(words));
+                              : fmt::format(
+                                    "complete -c tcc -n '__fish_seen_subcommand_from {}; and not "
+                                    "__fish_seen_subcommand_from {}' -a {}\n",
+                                    name, words, single_quoted(words));
         continue;
       }
       std::string line = fmt::format("complete -c tcc {} -l {}", when, option.name.substr(2));

@@ -8,6 +8,7 @@
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/ranges.h"
 #include "tcc/driver/library.h"
 #include "tcc/support/text.h"
@@ -157,11 +158,49 @@ void print_verification(const VerifyArguments& a, const driver::VerifyReport& re
   print(text + (report.passed() ? "passed" : verdict_word(report.verdict)) + "\n");
 }
 
+constexpr double kLongReference = 1e10;    // operations: more take seconds
+constexpr double kSecondsWithoutLine = 2;  // a reference that takes less is silent
+
+std::string operations(double flops) {
+  return flops >= 1e12 ? fmt::format("{:.3g} TFLOP", flops / 1e12) : fmt::format("{:.3g} GFLOP", flops / 1e9);
+}
+
+void show_plan(const VerifyArguments& a, const driver::VerifyPlan& plan) {
+  const target::Target host = target::host_target();
+  if (plan.flops >= kLongReference)
+    remark(a.common.quiet,
+           fmt::format("reference: {} in double precision on {}, in about {} of memory", operations(plan.flops),
+                       plural(host.cpu.threads, "thread"), format_bytes(plan.bytes)));
+  const auto memory = static_cast<double>(host.memory_bytes);
+  if (plan.bytes > memory)
+    print_warning(
+        fmt::format("the reference needs about {} of memory, and this machine has {}: the system may end tcc. "
+                    "A smaller batch or shape needs less",
+                    format_bytes(plan.bytes), format_bytes(memory)));
+}
+
+// The report of the library, with a line of progress where the reference takes long.
+Result<driver::VerifyReport> verify_with_progress(const VerifyArguments& a, const std::string& library,
+                                                  driver::VerifyOptions options) {
+  ProgressLine line(a.common.quiet);
+  double flops = 0;
+  options.plan = [&](const driver::VerifyPlan& plan) {
+    flops = plan.flops;
+    show_plan(a, plan);
+  };
+  options.progress = [&](const driver::VerifyProgress& p) {
+    if (p.elapsed < kSecondsWithoutLine) return;
+    line.show(fmt::format("reference: {:.0f}% of {}, {} elapsed, about {} left", 100 * p.share, operations(flops),
+                          format_elapsed(p.elapsed), format_elapsed(p.remaining)));
+  };
+  return driver::verify_library(library, options);
+}
+
 Result<int> verify(const VerifyArguments& a) {
   if (a.emulate) return verify_by_emulation(a);
   TCC_TRY(const driver::VerifyOptions options, options_of(a));
   TCC_TRY(LibraryOnDisk library, find_library(a.library, a.common.quiet, true));
-  TCC_TRY(driver::VerifyReport report, driver::verify_library(library.path, options));
+  TCC_TRY(driver::VerifyReport report, verify_with_progress(a, library.path, options));
   print_verification(a, report);
   if (report.passed()) return kOk;
   std::vector<std::string> findings;

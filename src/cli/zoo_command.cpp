@@ -4,6 +4,7 @@
 #include "cli/output.h"
 #include "cli/text_table.h"
 #include "tcc/driver/catalogue.h"
+#include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
@@ -22,7 +23,7 @@ void declare(Options& options, Arguments& a) {
   add_shapes(options, a.model);
   add_reseed(options, a.model);
   options.option("-o,--output", a.output, "File to write").value("FILE");
-  add_zoo(options, a.model, "--seed");
+  add_zoo(options, a.model);
 }
 
 Result<int> zoo(const Arguments& a) {
@@ -38,7 +39,9 @@ Result<int> zoo(const Arguments& a) {
   if (a.output.empty())
     return make_error(ErrorClass::kUsage, fmt::format("tcc zoo {} needs -o FILE: the file to write", sanitize(a.name)),
                       fmt::format("tcc zoo {0} -o {0}.onnx", sanitize(a.name)));
-  TCC_TRY(driver::ModelSource source, parse_model(a.model));
+  ModelArguments named = a.model;
+  named.model = file_exists(a.name) ? a.name : "zoo:" + a.name;
+  TCC_TRY(driver::ModelSource source, parse_model(named));
   TCC_TRY_VOID(driver::write_model(a.name, source, a.output));
   if (a.common.json) print_json({{"model", a.name}, {"file", a.output}});
   remark(a.common.quiet, fmt::format("wrote {}", a.output));

@@ -20,6 +20,9 @@ Result<Artifact> compile_host(const ir::Kernel&, const target::Target&, const Ho
 Result<std::shared_ptr<LoadedObject>> load_host(const Artifact&) {
   return no_llvm();
 }
+target::CpuFeatures used_features(const std::string&, const target::Target& target) {
+  return target.cpu.features;
+}
 Result<std::string> emit_llvm_ir(const ir::Kernel&, const target::Target&) {
   return no_llvm();
 }

@@ -25,6 +25,7 @@
 #include "data/packed.h"
 #include "tcc/data/pool.h"
 #include "tcc/ir/text.h"
+#include "tcc/support/descriptor.h"
 #include "tcc/support/files.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/text.h"
@@ -290,12 +291,7 @@ PoolWriter::~PoolWriter() {
 }
 
 Result<void> PoolWriter::append(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return cannot("write", path_);
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
+  if (!write_all(fd_, bytes)) return cannot("write", path_);
   if (fdatasync(fd_) != 0 && errno != EINVAL) return cannot("write", path_);
   return {};
 }

@@ -1,6 +1,9 @@
 // Two libraries in turns, A B B A, in several processes: each has memory, threads and code in other places, and in
 // every other one B is loaded first. Within a process such places favor one of the two for as long as it lives. A turn
 // is a group of runs, whose first does not count: it finds the other library's data in the caches.
+//
+// The system may keep two threads of a context on one processor, which then takes twice as long. So a process has
+// several rounds with contexts of their own, and tells the median round: in few of them threads are placed badly.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +18,7 @@
 #include "driver/student.h"
 #include "tcc/driver/library.h"
 #include "tcc/package/loaded_model.h"
+#include "tcc/support/descriptor.h"
 #include "tcc/support/files.h"
 #include "tcc/support/rng.h"
 #include "tcc/support/text.h"
@@ -22,22 +26,27 @@
 namespace tcc::driver {
 namespace {
 
+constexpr int64_t kMostRounds = 5;       // of a process; odd, so that a median is of one round
 constexpr double kGroupSeconds = 20e-3;  // of a turn
-constexpr double kGroupShare = 0.1;      // likewise, of a process's time at most
-constexpr double kSampleSeconds = 5e-5;  // of runs back to back, so that reading the clock does not count
+constexpr double kGroupShare = 0.1;      // likewise, of a round's time at most
+constexpr double kSampleSeconds = 2e-4;  // of runs back to back: reading the clock and single wake-ups do not count
 constexpr int64_t kMinRuns = 3;          // of a turn
-constexpr int64_t kMinPairs = 4;
+constexpr int64_t kMinPairs = 4;         // of a round
 constexpr size_t kMaxPairs = 20000;
-constexpr double kWarmUp = 0.2;  // share of a process's time
+constexpr double kWarmUp = 0.2;  // share of a round's time
+constexpr double kUnknown = 1e9;
 
 struct Side {
   std::shared_ptr<package::LoadedModel> model;
   std::unique_ptr<package::ModelContext> context;
   std::unique_ptr<HostTensors> tensors;
 
-  Result<void> open(const std::string& library, const BenchOptions& options) {
+  Result<void> load(const std::string& library, const BenchOptions& options) {
     TCC_TRY(model, package::LoadedModel::open(library));
     tensors = std::make_unique<HostTensors>(*model, options.seed);
+    return {};
+  }
+  Result<void> begin_round(const BenchOptions& options) {
     TCC_TRY(context, model->create_context({.threads = options.threads, .cuda_driver = options.cuda_driver}));
     return {};
   }
@@ -69,16 +78,10 @@ void move_places(int64_t block) {
   (void)sbrk(static_cast<intptr_t>(16 * (1 + rng.below(4096))));
 }
 
-// What one process finds.
-Result<PairBlock> time_block(const std::string& a, const std::string& b, int64_t block, double seconds,
-                             const BenchOptions& options) {
-  const bool b_first = block % 2 == 1;
-  move_places(block);
-  Side sides[2];
-  for (int i = 0; i < 2; ++i) {
-    const bool is_b = (i == 1) != b_first;
-    TCC_TRY_VOID(sides[is_b ? 1 : 0].open(is_b ? b : a, options));
-  }
+// What one round finds.
+Result<PairBlock> time_round(Side (&sides)[2], bool b_first, double seconds, const BenchOptions& options) {
+  TCC_TRY_VOID(sides[b_first ? 1 : 0].begin_round(options));
+  TCC_TRY_VOID(sides[b_first ? 0 : 1].begin_round(options));
   Stopwatch watch;
   double each = 0;
   do {
@@ -101,34 +104,41 @@ Result<PairBlock> time_block(const std::string& a, const std::string& b, int64_t
   return PairBlock{median_of(ratios), median_of(of_a), median_of(of_b), std::ssize(ratios)};
 }
 
+// What one process finds: its median round.
+Result<PairBlock> time_block(const std::string& a, const std::string& b, int64_t block, double seconds,
+                             const BenchOptions& options) {
+  const bool b_first = block % 2 == 1;
+  move_places(block);
+  Side sides[2];
+  TCC_TRY_VOID(sides[b_first ? 1 : 0].load(b_first ? b : a, options));
+  TCC_TRY_VOID(sides[b_first ? 0 : 1].load(b_first ? a : b, options));
+  double each = kUnknown;
+  for (Side& side : sides) {
+    TCC_TRY_VOID(side.begin_round(options));
+    TCC_TRY_VOID(side.time(1));
+    TCC_TRY(const double run, side.time(1));
+    each = std::min(each, run);
+  }
+  // A model that is too slow for several rounds has one.
+  const double turn = static_cast<double>(kMinRuns) * std::max(each, kSampleSeconds) + each;
+  const double least = static_cast<double>(2 * kMinPairs * kMostRounds) * turn;
+  const int64_t count = least > seconds ? 1 : kMostRounds;
+  std::vector<PairBlock> rounds;
+  for (int64_t i = 0; i < count; ++i) {
+    TCC_TRY(const PairBlock round,
+            time_round(sides, b_first != (i % 2 == 1), seconds / static_cast<double>(count), options));
+    rounds.push_back(round);
+  }
+  std::sort(rounds.begin(), rounds.end(), [](const PairBlock& x, const PairBlock& y) { return x.ratio < y.ratio; });
+  return rounds[rounds.size() / 2];
+}
+
 constexpr size_t kMaxErrorText = 2000;
 struct Answer {
   PairBlock block;
   bool ok = false;
   char message[kMaxErrorText + 1] = {}, hint[kMaxErrorText + 1] = {};
 };
-
-bool write_all(int to, const Answer& answer) {
-  const auto* bytes = reinterpret_cast<const char*>(&answer);
-  for (size_t done = 0; done < sizeof answer;) {
-    const ssize_t n = write(to, bytes + done, sizeof answer - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<size_t>(n);
-  }
-  return true;
-}
-
-bool read_all(int from, Answer& answer) {
-  auto* bytes = reinterpret_cast<char*>(&answer);
-  for (size_t done = 0; done < sizeof answer;) {
-    const ssize_t n = read(from, bytes + done, sizeof answer - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<size_t>(n);
-  }
-  return true;
-}
 
 Result<PairBlock> in_process(const std::function<Result<PairBlock>()>& work) {
   int ends[2];
@@ -150,11 +160,11 @@ Result<PairBlock> in_process(const std::function<Result<PairBlock>()>& work) {
       std::strncpy(answer.message, done.error().message.c_str(), kMaxErrorText);
       std::strncpy(answer.hint, done.error().hint.c_str(), kMaxErrorText);
     }
-    const bool told = write_all(ends[1], answer);
+    const bool told = write_all(ends[1], {reinterpret_cast<const char*>(&answer), sizeof answer});
     _exit(told ? 0 : 1);
   }
   close(ends[1]);
-  const bool answered = read_all(ends[0], answer);
+  const bool answered = read_all(ends[0], &answer, sizeof answer) == sizeof answer;
   close(ends[0]);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -166,14 +176,36 @@ Result<PairBlock> in_process(const std::function<Result<PairBlock>()>& work) {
   return environment_error("the process that times the libraries ended with status {}", WEXITSTATUS(status));
 }
 
-Result<void> check_comparable(const std::string& a, const std::string& b) {
+// Turns of two libraries on a device, by its own times. A process has one device context, and none survives a fork, so
+// all turns are in this process; each loads its library anew.
+Result<std::vector<PairBlock>> time_on_device(const std::string& a, const std::string& b, const BenchOptions& options) {
+  BenchOptions turn = options;
+  turn.per_kernel = false;
+  turn.seconds = options.seconds * kPairedTimes / (2 * kPairedBlocks);
+  const auto time = [&](const std::string& library) -> Result<double> {
+    TCC_TRY(const BenchReport report, bench_library(library, turn));
+    return report.gpu->warm.median;
+  };
+  std::vector<PairBlock> blocks;
+  for (int64_t i = 0; i < kPairedBlocks; ++i) {
+    const bool b_first = i % 2 == 1;
+    TCC_TRY(const double first, time(b_first ? b : a));
+    TCC_TRY(const double second, time(b_first ? a : b));
+    const double of_a = b_first ? second : first, of_b = b_first ? first : second;
+    blocks.push_back({of_b / of_a, of_a, of_b, 1});
+  }
+  return blocks;
+}
+
+// Are they for GPUs? Errors: only one is, or they are of other tensors.
+Result<bool> check_comparable(const std::string& a, const std::string& b) {
   TCC_TRY(const auto first, package::LoadedModel::open(a));
   TCC_TRY(const auto second, package::LoadedModel::open(b));
-  for (const auto& [model, name] : {std::pair(first, a), std::pair(second, b)})
-    if (model->on_gpu())
-      return make_error(ErrorClass::kUsage,
-                        fmt::format("'{}': expected a library for CPUs, found one for GPUs", sanitize(name)),
-                        "time each with `tcc bench LIB --json > FILE`, then `tcc bench --compare A.json B.json`");
+  if (first->on_gpu() != second->on_gpu())
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("expected two libraries for CPUs or two for GPUs, but only '{}' is for GPUs",
+                                  sanitize(first->on_gpu() ? a : b)),
+                      "build both for one target: tcc build MODEL --target NAME -o DIR");
   const auto describe = [](const std::vector<package::TensorSpec>& specs) {
     std::string text;
     for (const package::TensorSpec& spec : specs)
@@ -182,7 +214,7 @@ Result<void> check_comparable(const std::string& a, const std::string& b) {
   };
   const std::string one = describe(first->inputs()) + "to " + describe(first->outputs()),
                     two = describe(second->inputs()) + "to " + describe(second->outputs());
-  if (one == two) return {};
+  if (one == two) return first->on_gpu();
   return make_error(
       ErrorClass::kInput,
       fmt::format("'{}' and '{}' take or give other tensors: {}, and {}", sanitize(a), sanitize(b), one, two),
@@ -192,7 +224,11 @@ Result<void> check_comparable(const std::string& a, const std::string& b) {
 }  // namespace
 
 Result<Comparison> compare_libraries(const std::string& a, const std::string& b, const BenchOptions& options) {
-  TCC_TRY_VOID(check_comparable(a, b));
+  TCC_TRY(const bool on_gpu, check_comparable(a, b));
+  if (on_gpu) {
+    TCC_TRY(const std::vector<PairBlock> turns, time_on_device(a, b, options));
+    return compare_pairs(turns);
+  }
   std::vector<PairBlock> blocks;
   const double seconds = options.seconds * kPairedTimes / kPairedBlocks;
   for (int64_t i = 0; i < kPairedBlocks; ++i) {

@@ -94,6 +94,7 @@ Result<FirstLibrary> make_first_library(const Program& program, record::Store& s
     first.source = chosen.program.source;
     first.reason = chosen.program.reason;
     first.seconds = made[i].seconds;
+    first.made = true;
     ++library.made;
     TCC_TRY_VOID(store.add(untimed_record(chosen.program, chosen.artifact, *missing[i], request, made[i].seconds)));
   }

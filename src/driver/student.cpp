@@ -1,35 +1,14 @@
 #include "driver/student.h"
 
 #include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
 
 namespace tcc::driver {
 namespace {
 
-// The regularized incomplete beta function I_x(a, b) by its continued fraction (Lentz; Numerical Recipes, 6.4).
-double incomplete_beta(double a, double b, double x) {
-  if (x <= 0) return 0;
-  if (x >= 1) return 1;
-  if (x > (a + 1) / (a + b + 2)) return 1 - incomplete_beta(b, a, 1 - x);
-  constexpr double kTiny = 1e-300;
-  constexpr int kMaxSteps = 300;
-  double c = 1, d = 1 / std::max(1 - (a + b) * x / (a + 1), kTiny), fraction = d;
-  for (int m = 1; m < kMaxSteps; ++m) {
-    for (const double term : {m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-                              -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))}) {
-      d = 1 + term * d;
-      c = 1 + term / c;
-      d = 1 / (std::fabs(d) < kTiny ? kTiny : d);
-      if (std::fabs(c) < kTiny) c = kTiny;
-      fraction *= c * d;
-    }
-    if (std::fabs(c * d - 1) < 1e-14) break;
-  }
-  const double front =
-      std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) + a * std::log(x) + b * std::log1p(-x));
-  return front * fraction / a;
-}
+using Student = boost::math::students_t;
 
 struct Moments {
   double mean = 0, variance_of_mean = 0, freedom = 0;
@@ -58,17 +37,11 @@ MeanTest test(double mean, double variance, double freedom, double confidence) {
 }  // namespace
 
 double student_p(double t, double freedom) {
-  return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t));
+  return 2 * boost::math::cdf(boost::math::complement(Student(freedom), std::fabs(t)));
 }
 
 double student_quantile(double p, double freedom) {
-  double low = 0, high = 1;
-  while (student_p(high, freedom) > p) high *= 2;
-  for (int i = 0; i < 100; ++i) {
-    const double middle = (low + high) / 2;
-    (student_p(middle, freedom) > p ? low : high) = middle;
-  }
-  return (low + high) / 2;
+  return boost::math::quantile(boost::math::complement(Student(freedom), p / 2));
 }
 
 double median_of(std::vector<double> values) {

@@ -273,6 +273,19 @@ Result<std::vector<std::vector<std::byte>>> run(package::ModelContext& context, 
   return outputs;
 }
 
+Result<std::vector<graph::BoundedTensor>> run_reference(const graph::Graph& graph, const Inputs& inputs,
+                                                        const graph::RoundingModel& rounding,
+                                                        const VerifyOptions& options) {
+  Stopwatch watch;
+  graph::ReferenceProgress progress;
+  if (options.progress)
+    progress = [&](double share) {
+      const double elapsed = watch.seconds();
+      options.progress({share, elapsed, share > 0 ? elapsed / share - elapsed : 0});
+    };
+  return graph::run_bounded_reference(graph, inputs.values, rounding, 0, progress);
+}
+
 Verdict worse(Verdict a, Verdict b) {
   if (a == Verdict::kWrong || b == Verdict::kWrong) return Verdict::kWrong;
   return a == Verdict::kInconclusive ? a : b;
@@ -311,12 +324,15 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
   {
     TCC_TRY(auto context, loaded->create_context({.threads = options.threads, .cuda_driver = options.cuda_driver}));
     TCC_TRY(Inputs inputs, make_inputs(graph, loaded->inputs(), options, false));
+    const graph::ReferenceCost cost = graph::bounded_reference_cost(graph);
+    if (options.plan) options.plan({cost.flops, cost.bytes});
     Stopwatch watch;
-    TCC_TRY(expected, graph::run_bounded_reference(graph, inputs.values, rounding));
+    const auto reference = [&] { return run_reference(graph, inputs, rounding, options); };
+    TCC_TRY(expected, reference());
     // Intermediate values may leave the domains of operators: near 1 few do.
     if (options.inputs.empty() && options.ranges.empty() && says_nothing(expected)) {
       TCC_TRY(inputs, make_inputs(graph, loaded->inputs(), options, true));
-      TCC_TRY(expected, graph::run_bounded_reference(graph, inputs.values, rounding));
+      TCC_TRY(expected, reference());
     }
     report.reference_seconds = watch.seconds();
     for (size_t i = 0; i < inputs.values.size(); ++i)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "graph/passes_internal.h"
 #include "graph/rounded_number.h"
@@ -19,7 +20,8 @@ using Doubles = std::vector<double>;
 using Operands = std::vector<const HostTensor*>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kSpread = 6;  // times the deviation of the second run
+constexpr double kSpread = 6;      // times the deviation of the second run
+constexpr double kRunsOfNode = 3;  // at most: exact, moved, on magnitudes
 
 double finite_magnitude(double v) {
   return std::isfinite(v) ? std::fabs(v) : 0;
@@ -34,8 +36,8 @@ struct LocalError {
 class ErrorOfNode {
  public:
   ErrorOfNode(const Graph& graph, const Node& node, Operands inputs, const HostTensor& out, const RoundingModel& model,
-              ThreadPool& pool, bool scaled_later)
-      : graph_(graph), node_(node), inputs_(std::move(inputs)), out_(out), model_(model), pool_(pool) {
+              ThreadPool& pool, WorkMeter& meter, bool scaled_later)
+      : graph_(graph), node_(node), inputs_(std::move(inputs)), out_(out), model_(model), pool_(pool), meter_(meter) {
     const DType dtype = graph.value(node.output).dtype;
     u_ = dtype == DType::kF64 ? unit_roundoff(DType::kF64) : unit_roundoff(DType::kF32);
     u_out_ = std::max(unit_roundoff(dtype), model.storage_unit);
@@ -171,7 +173,7 @@ class ErrorOfNode {
       gemm->alpha = std::fabs(gemm->alpha);
       gemm->beta = std::fabs(gemm->beta);
     }
-    return run_node(graph_, positive, operands, pool_);
+    return run_node(graph_, positive, operands, pool_, &meter_);
   }
 
   int64_t sum_terms() const {
@@ -331,6 +333,7 @@ class ErrorOfNode {
   const HostTensor& out_;
   const RoundingModel& model_;
   ThreadPool& pool_;
+  WorkMeter& meter_;
   double u_ = 0, u_out_ = 0, product_ = 0, floor_ = 0;
   LocalError error_;
 };
@@ -352,16 +355,22 @@ Operands exact_of(const std::vector<const Tracked*>& inputs) {
 
 class BoundedRun {
  public:
-  BoundedRun(const Graph& graph, const RoundingModel& model, ThreadPool& pool)
-      : graph_(graph), model_(model), pool_(pool), consumers_(find_consumers(graph)) {}
+  BoundedRun(const Graph& graph, const RoundingModel& model, ThreadPool& pool, const ReferenceProgress& progress)
+      : graph_(graph),
+        model_(model),
+        pool_(pool),
+        meter_(bounded_reference_cost(graph).flops, progress),
+        consumers_(find_consumers(graph)) {}
 
   Tracked run(const Node& node, const std::vector<const Tracked*>& inputs) {
     Tracked out;
-    out.exact = run_node(graph_, node, exact_of(inputs), pool_);
+    out.exact = run_node(graph_, node, exact_of(inputs), pool_, &meter_);
     const bool is_moved = std::any_of(inputs.begin(), inputs.end(), [](const Tracked* t) { return !t->moved.empty(); });
     if (is_moved) carry(node, inputs, out);
     LocalError local =
-        ErrorOfNode(graph_, node, exact_of(inputs), out.exact, model_, pool_, is_scaled_later(node)).find();
+        ErrorOfNode(graph_, node, exact_of(inputs), out.exact, model_, pool_, meter_, is_scaled_later(node)).find();
+    done_ += kRunsOfNode * node_flops(graph_, node);
+    meter_.set(done_);
     out.allowed = std::move(local.allowed);
     out.terms = local.terms;
     const bool rounds = std::any_of(local.typical.begin(), local.typical.end(), [](double e) { return e > 0; });
@@ -374,6 +383,7 @@ class BoundedRun {
     }
     return out;
   }
+  void finish() { meter_.finish(); }
 
  private:
   // The second run of the node.
@@ -389,7 +399,7 @@ class BoundedRun {
       moved.push_back({input->exact.shape, input->moved});
       operands.push_back(&moved.back());
     }
-    out.moved = run_node(graph_, node, operands, pool_).data;
+    out.moved = run_node(graph_, node, operands, pool_, &meter_).data;
     out.carried.resize(out.moved.size());
     for (size_t i = 0; i < out.moved.size(); ++i) {
       const double a = out.exact.data[i], b = out.moved[i];
@@ -410,6 +420,8 @@ class BoundedRun {
   const Graph& graph_;
   const RoundingModel& model_;
   ThreadPool& pool_;
+  WorkMeter meter_;
+  double done_ = 0;  // operations of the nodes that are done
   std::vector<std::vector<NodeId>> consumers_;
 };
 
@@ -464,16 +476,51 @@ double smallest_normal(DType dtype) {
   }
 }
 
+ReferenceCost bounded_reference_cost(const Graph& graph) {
+  constexpr double kOfValue = 4, kOfOperand = 2;  // tensors of doubles: those of Tracked; copies while a node runs
+  ReferenceCost cost;
+  std::vector<int64_t> uses(graph.values.size(), 0);
+  for (NodeId id : graph.order)
+    for (ValueId input : graph.node(id).inputs) ++uses[static_cast<size_t>(input)];
+  for (ValueId id : graph.outputs) ++uses[static_cast<size_t>(id)];
+  const auto bytes_of = [&](ValueId id) { return static_cast<double>(graph.value(id).elements() * sizeof(double)); };
+  std::vector<double> live(graph.values.size(), 0);
+  double all = 0;
+  const auto hold = [&](ValueId id, double tensors) {
+    double& bytes = live[static_cast<size_t>(id)];
+    if (bytes > 0) return;
+    bytes = tensors * bytes_of(id);
+    all += bytes;
+  };
+  for (ValueId id : graph.inputs) hold(id, 2);  // the caller has one, too
+  for (NodeId id : graph.order) {
+    const Node& node = graph.node(id);
+    cost.flops += kRunsOfNode * node_flops(graph, node);
+    double copies = 0;
+    for (ValueId input : node.inputs) {
+      hold(input, 1);
+      copies += kOfOperand * bytes_of(input);
+    }
+    hold(node.output, kOfValue);
+    cost.bytes = std::max(cost.bytes, all + copies);
+    for (ValueId input : node.inputs)
+      if (--uses[static_cast<size_t>(input)] == 0) all -= std::exchange(live[static_cast<size_t>(input)], 0);
+  }
+  return cost;
+}
+
 Result<std::vector<BoundedTensor>> run_bounded_reference(const Graph& graph, const std::vector<HostTensor>& inputs,
-                                                         const RoundingModel& model, int threads) {
+                                                         const RoundingModel& model, int threads,
+                                                         const ReferenceProgress& progress) {
   TCC_TRY_VOID(check_inputs(graph, inputs));
   ThreadPool pool(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
-  BoundedRun bounded_run(graph, model, pool);
+  BoundedRun bounded_run(graph, model, pool, progress);
   std::vector<Tracked> given;
   for (const HostTensor& input : inputs) given.push_back({.exact = input});
   std::vector<Tracked> made = run_in_order<Tracked>(
       graph, std::move(given), [](const Value& value) { return Tracked{.exact = host_constant(value)}; },
       [&](const Node& node, const std::vector<const Tracked*>& operands) { return bounded_run.run(node, operands); });
+  bounded_run.finish();
   std::vector<BoundedTensor> outputs;
   for (size_t i = 0; i < made.size(); ++i)
     outputs.push_back(bounded(std::move(made[i]), is_float(graph.value(graph.outputs[i]).dtype)));

@@ -1,12 +1,16 @@
 // Shared by the graph's passes.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
+#include "tcc/support/files.h"
 #include "tcc/support/parallel.h"
 #include "tcc/support/text.h"
 
@@ -69,8 +73,45 @@ class IndexWalk {
 // Errors: another number of inputs, or another shape.
 Result<void> check_inputs(const Graph& graph, const std::vector<HostTensor>& inputs);
 HostTensor host_constant(const Value& value);
-// One node; the operands are those that graph/reference.h describes.
-HostTensor run_node(const Graph& graph, const Node& node, std::vector<const HostTensor*> inputs, ThreadPool& pool);
+
+// Counts the arithmetic of a run that is done, and tells of it: when it begins, several times a second, and at the end.
+// Any thread may add.
+class WorkMeter {
+ public:
+  WorkMeter(double total, const ReferenceProgress& progress) : total_(total), progress_(progress) {}
+  void add(double flops) {
+    done_.fetch_add(flops, std::memory_order_relaxed);
+    tell(false);
+  }
+  // What was left out of a part counts as done. Call it while nothing adds.
+  void set(double flops) { done_.store(flops, std::memory_order_relaxed); }
+  void finish() {
+    set(total_);
+    tell(true);
+  }
+
+ private:
+  void tell(bool last) {
+    if (!progress_ || total_ <= 0) return;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || (!last && begun_ && told_.seconds() < kSeconds)) return;
+    begun_ = true;
+    told_.restart();
+    progress_(std::min(done_.load(std::memory_order_relaxed) / total_, 1.0));
+  }
+  static constexpr double kSeconds = 0.2;  // between two calls
+  const double total_;
+  const ReferenceProgress& progress_;
+  std::atomic<double> done_ = 0;
+  std::mutex mutex_;
+  bool begun_ = false;
+  Stopwatch told_;
+};
+
+// One node; the operands are those that graph/reference.h describes. What is done is added to `meter`, where there is
+// one.
+HostTensor run_node(const Graph& graph, const Node& node, std::vector<const HostTensor*> inputs, ThreadPool& pool,
+                    WorkMeter* meter = nullptr);
 
 // Runs the nodes in order over values of any type, and drops a value behind its last reader. `inputs` as graph.inputs.
 template <class T>

@@ -42,8 +42,14 @@ struct Geometry {
 
 class NodeRunner {
  public:
-  NodeRunner(const Graph& graph, const Node& node, std::vector<const HostTensor*> inputs, ThreadPool& pool)
-      : graph_(graph), node_(node), inputs_(std::move(inputs)), pool_(pool), dtype_(graph.value(node.output).dtype) {
+  NodeRunner(const Graph& graph, const Node& node, std::vector<const HostTensor*> inputs, ThreadPool& pool,
+             WorkMeter* meter = nullptr)
+      : graph_(graph),
+        node_(node),
+        inputs_(std::move(inputs)),
+        pool_(pool),
+        meter_(meter),
+        dtype_(graph.value(node.output).dtype) {
     out_.shape = graph.value(node.output).shape;
     out_.data.resize(static_cast<size_t>(element_count(out_.shape)));
   }
@@ -60,6 +66,15 @@ class NodeRunner {
   }
 
  private:
+  // body(i) for all i, by all threads. `share`: of the node's arithmetic, what all of them compute.
+  void in_parallel(int64_t n, double share, const std::function<void(int64_t i)>& body) {
+    const double flops = meter_ != nullptr && n > 0 ? share * node_flops(graph_, node_) / static_cast<double>(n) : 0;
+    pool_.parallel_for(n, [&](int64_t i, int) {
+      body(i);
+      if (meter_ != nullptr) meter_->add(flops);
+    });
+  }
+
   int64_t pool_block() const {
     return node_.op == Op::kMaxPool || node_.op == Op::kAveragePool ? node_.as<PoolAttrs>().block : 1;
   }
@@ -194,7 +209,7 @@ class NodeRunner {
     Geometry g(in(0).shape, out_.shape, a);
     int64_t channels = in(0).shape[1], filters = out_.shape[1];
     int64_t per_group_in = channels / a.group, per_group_out = filters / a.group;
-    pool_.parallel_for(out_.shape[0] * filters, [&](int64_t plane, int) {
+    in_parallel(out_.shape[0] * filters, 1, [&](int64_t plane) {
       int64_t n = plane / filters, m = plane % filters;
       double* out = out_.data.data() + plane * g.out_size();
       if (a.winograd > 0) {
@@ -238,7 +253,7 @@ class NodeRunner {
     Geometry g(in(0).shape, out_.shape, a);
     Triple pad_end = to_triple(a.pads_end, 0);
     bool average = node_.op == Op::kAveragePool;
-    pool_.parallel_for(out_.shape[0] * out_.shape[1], [&](int64_t plane, int) {
+    in_parallel(out_.shape[0] * out_.shape[1], 1, [&](int64_t plane) {
       const double* x = in(0).data.data() + plane * g.in_size();
       double* out = out_.data.data() + plane * g.out_size();
       IndexWalk at({g.out[0], g.out[1], g.out[2]});
@@ -286,7 +301,9 @@ class NodeRunner {
                int64_t columns, int64_t depth, double* c) {
     constexpr int64_t kBlock = 64;
     int64_t blocks = (columns + kBlock - 1) / kBlock;
-    pool_.parallel_for(rows * blocks, [&](int64_t i, int) {
+    const double share =
+        static_cast<double>(rows * columns) / static_cast<double>(std::max<size_t>(out_.data.size(), 1));
+    in_parallel(rows * blocks, share, [&](int64_t i) {
       int64_t m = i / blocks, n0 = i % blocks * kBlock, n1 = std::min(columns, n0 + kBlock);
       std::array<double, kBlock> sum{};
       for (int64_t k = 0; k < depth; ++k) {
@@ -324,7 +341,7 @@ class NodeRunner {
     const auto& a = node_.as<LrnAttrs>();
     int64_t channels = out_.shape[1];
     int64_t inner = element_count(Shape(out_.shape.begin() + 2, out_.shape.end()));
-    pool_.parallel_for(out_.shape[0] * channels, [&](int64_t plane, int) {
+    in_parallel(out_.shape[0] * channels, 1, [&](int64_t plane) {
       int64_t c = plane % channels, base = (plane - c) * inner;
       int64_t low = std::max<int64_t>(0, c - (a.size - 1) / 2), high = std::min(channels - 1, c + a.size / 2);
       for (int64_t i = 0; i < inner; ++i) {
@@ -443,6 +460,7 @@ class NodeRunner {
   const Node& node_;
   std::vector<const HostTensor*> inputs_;
   ThreadPool& pool_;
+  WorkMeter* meter_;
   DType dtype_;
   HostTensor out_;
 };
@@ -500,8 +518,9 @@ Result<void> check_inputs(const Graph& graph, const std::vector<HostTensor>& inp
   return {};
 }
 
-HostTensor run_node(const Graph& graph, const Node& node, std::vector<const HostTensor*> inputs, ThreadPool& pool) {
-  return NodeRunner(graph, node, std::move(inputs), pool).run();
+HostTensor run_node(const Graph& graph, const Node& node, std::vector<const HostTensor*> inputs, ThreadPool& pool,
+                    WorkMeter* meter) {
+  return NodeRunner(graph, node, std::move(inputs), pool, meter).run();
 }
 
 Result<std::vector<HostTensor>> run_reference(const Graph& graph, const std::vector<HostTensor>& inputs, int threads) {

@@ -141,35 +141,77 @@ std::string make_vgg16(const ZooOptions& options) {
   return b.writer().finish();
 }
 
+// A size that only some models have.
+struct Size {
+  const char* name;
+  int64_t ZooOptions::* field;
+};
+constexpr Size kImage{"image", &ZooOptions::image}, kSequence{"sequence", &ZooOptions::sequence},
+    kWidth{"width", &ZooOptions::width};
+constexpr Size kSizes[] = {kImage, kSequence, kWidth};
+
 struct Row {
   const char* name;
   const char* description;
+  std::vector<std::string_view> sizes;
   std::string (*make)(const ZooOptions&);
 };
-constexpr Row kZoo[] = {
-    {"mlp", "784-512-512-10 perceptron with ReLU", make_mlp},
-    {"resnet18", "ResNet-18, 1,000 classes",
-     [](const ZooOptions& o) { return make_resnet("resnet18", {2, 2, 2, 2}, 1, o); }},
-    {"resnet50", "ResNet-50, 1,000 classes",
-     [](const ZooOptions& o) { return make_resnet("resnet50", {3, 4, 6, 3}, 4, o); }},
-    {"mobilenet_v2", "MobileNet-V2, 1,000 classes", make_mobilenet_v2},
-    {"vgg16", "VGG-16, 1,000 classes (550 MB)", make_vgg16},
-    {"bert-tiny", "BERT of 2 layers of 128, vocabulary 30,522",
-     [](const ZooOptions& o) { return make_bert({"bert-tiny", 2, 128, 2}, o); }},
-    {"bert-base", "BERT of 12 layers of 768, vocabulary 30,522 (440 MB)",
-     [](const ZooOptions& o) { return make_bert({"bert-base", 12, 768, 12}, o); }},
-    {"mobilenet_v2-int8", "MobileNet-V2 quantized to 8 bits, 1,000 classes", make_mobilenet_v2_int8},
-    {"lstm-tagger", "two bidirectional LSTMs of 128 over words, 45 tags", make_lstm_tagger},
-    {"whisper-tiny-encoder", "encoder of Whisper, 4 layers of 384, two frames a token", make_whisper_encoder},
-    {"llama-tiny", "one token of a Llama of 2 layers of 256, after --sequence - 1 of the past", make_llama_decode},
-};
+const std::vector<Row>& rows() {
+  static const std::vector<Row> kRows = {
+      {"mlp", "784-512-512-10 perceptron with ReLU", {}, make_mlp},
+      {"resnet18",
+       "ResNet-18, 1,000 classes",
+       {kImage.name},
+       [](const ZooOptions& o) { return make_resnet("resnet18", {2, 2, 2, 2}, 1, o); }},
+      {"resnet50",
+       "ResNet-50, 1,000 classes",
+       {kImage.name},
+       [](const ZooOptions& o) { return make_resnet("resnet50", {3, 4, 6, 3}, 4, o); }},
+      {"mobilenet_v2", "MobileNet-V2, 1,000 classes", {kImage.name, kWidth.name}, make_mobilenet_v2},
+      {"vgg16", "VGG-16, 1,000 classes (550 MB)", {kImage.name}, make_vgg16},
+      {"bert-tiny",
+       "BERT of 2 layers of 128, vocabulary 30,522",
+       {kSequence.name},
+       [](const ZooOptions& o) { return make_bert({"bert-tiny", 2, 128, 2}, o); }},
+      {"bert-base",
+       "BERT of 12 layers of 768, vocabulary 30,522 (440 MB)",
+       {kSequence.name},
+       [](const ZooOptions& o) { return make_bert({"bert-base", 12, 768, 12}, o); }},
+      {"mobilenet_v2-int8", "MobileNet-V2 quantized to 8 bits, 1,000 classes", {kImage.name}, make_mobilenet_v2_int8},
+      {"lstm-tagger", "two bidirectional LSTMs of 128 over words, 45 tags", {kSequence.name}, make_lstm_tagger},
+      {"whisper-tiny-encoder",
+       "encoder of Whisper, 4 layers of 384, two frames a token",
+       {kSequence.name},
+       make_whisper_encoder},
+      {"llama-tiny",
+       "one token of a Llama of 2 layers of 256, after --sequence - 1 of the past",
+       {kSequence.name},
+       make_llama_decode},
+  };
+  return kRows;
+}
+
+bool has_size(const Row& row, std::string_view size) {
+  return std::find(row.sizes.begin(), row.sizes.end(), size) != row.sizes.end();
+}
 
 }  // namespace
 
 std::vector<ZooEntry> zoo_models() {
   std::vector<ZooEntry> models;
-  for (const Row& row : kZoo) models.push_back({row.name, row.description});
+  for (const Row& row : rows()) models.push_back({row.name, row.description});
   return models;
+}
+
+Result<void> check_zoo_size(const std::string& name, std::string_view size) {
+  const bool is_size = std::any_of(std::begin(kSizes), std::end(kSizes), [&](const Size& s) { return s.name == size; });
+  const auto row = std::find_if(rows().begin(), rows().end(), [&](const Row& r) { return r.name == name; });
+  if (!is_size || row == rows().end() || has_size(*row, size)) return {};
+  Strings with;
+  for (const Row& other : rows())
+    if (has_size(other, size)) with.emplace_back(other.name);
+  return make_error(ErrorClass::kUsage, fmt::format("zoo: '{}' has no size '{}'", name, size),
+                    fmt::format("leave it out; it belongs to {}", fmt::join(with, ", ")));
 }
 
 Result<std::string> zoo_model(const std::string& name, const ZooOptions& options) {
@@ -187,11 +229,10 @@ Result<std::string> zoo_model(const std::string& name, const ZooOptions& options
     return make_error(ErrorClass::kUsage, fmt::format("zoo: width {} % is not between 10 and 400", options.width));
   }
   Strings names;
-  for (const Row& row : kZoo) {
+  for (const Row& row : rows()) {
     if (name == row.name) {
-      if (options.width != 100 && row.make != make_mobilenet_v2)
-        return make_error(ErrorClass::kUsage, fmt::format("zoo: '{}' has one width, not {} %", name, options.width),
-                          "a width multiplier belongs to mobilenet_v2");
+      for (const Size& size : kSizes)
+        if (options.*size.field != ZooOptions().*size.field) TCC_TRY_VOID(check_zoo_size(name, size.name));
       std::string bytes = row.make(options);
       if (bytes.size() <= size_t{std::numeric_limits<int32_t>::max()}) return bytes;
       return input_error("zoo: '{}' with these options has more than 2 GiB, the limit of the format", name);

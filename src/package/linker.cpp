@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 #include <link.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <filesystem>
@@ -101,6 +102,12 @@ tl::unexpected<Error> link_failed(const std::string& linker, const std::string& 
     notes.push_back(sanitize(std::string_view(text).substr(at, end - at), 300));
     at = end + 1;
   }
+  // The texts of ENOMEM and of C++ libraries.
+  for (const char* reason : {"Cannot allocate memory", "out of memory", "memory exhausted", "bad_alloc"})
+    if (text.find(reason) != std::string::npos)
+      return make_error(ErrorClass::kEnvironment,
+                        fmt::format("{} ran out of memory while it linked the library", linker),
+                        "free memory, raise the limit on it (ulimit -v), or build a smaller model", notes);
   return make_error(ErrorClass::kEnvironment, fmt::format("{} could not link the library", linker),
                     "check the space on the disk of the output folder", notes);
 }
@@ -122,6 +129,9 @@ Result<std::string> link_library(const LinkRequest& request, const std::string& 
     TCC_TRY(ProgramRun ran, run_program(program_command(candidate, args), request.scratch));
     // A shell-like 127 means that the program could not be started after all.
     if (!ran.started || (WIFEXITED(ran.status) && WEXITSTATUS(ran.status) == 127)) continue;
+    if (WIFSIGNALED(ran.status))
+      ran.text += fmt::format("\nthe system ended it by signal {}{}", WTERMSIG(ran.status),
+                              WTERMSIG(ran.status) == SIGKILL ? ", as it does when it is out of memory" : "");
     if (!WIFEXITED(ran.status) || WEXITSTATUS(ran.status) != 0) return link_failed(candidate, ran.text);
     return candidate;
   }

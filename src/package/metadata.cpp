@@ -141,9 +141,17 @@ Json conformance_json(const PackagePlan& plan) {
   return json;
 }
 
-Json target_json(const PackagePlan& plan) {
+std::string needed_features(target::Target target, const target::CpuFeatures& used) {
+  target.cpu.features = used;
+  return target::llvm_feature_string(target);
+}
+
+Json target_json(const PackagePlan& plan, const ModelLayout& layout) {
   if (plan.architectures.empty())
-    return {{"name", plan.target.name}, {"kind", "cpu"}, {"features", target::llvm_feature_string(plan.target)}};
+    return {{"name", plan.target.name},
+            {"kind", "cpu"},
+            {"features", needed_features(plan.target, layout.used_features[0])},
+            {"compiled_for", target::llvm_feature_string(plan.target)}};
   std::string names, features;
   for (const ArchitectureCode& a : plan.architectures) {
     if (!a.ptx) names += (names.empty() ? "" : ",") + a.target.name;
@@ -161,7 +169,7 @@ std::string make_metadata(const PackagePlan& plan, const ModelLayout& layout, co
                {"tool_version", options.tool_version},
                {"abi_version", TCC_MODEL_ABI_VERSION},
                {"model", g.name},
-               {"target", target_json(plan)},
+               {"target", target_json(plan, layout)},
                {"inputs", tensors_json(g, g.inputs, nullptr)},
                {"outputs", tensors_json(g, g.outputs, &g.output_names)},
                {"workspace_bytes", layout.workspace_bytes},
@@ -173,8 +181,9 @@ std::string make_metadata(const PackagePlan& plan, const ModelLayout& layout, co
     TCC_CHECK(source.is_object(), "source_json must be a JSON object");
     json["source"] = std::move(source);
   }
-  for (const ArchitectureCode& cpu : plan.older)
-    json["older_targets"].push_back({{"name", cpu.target.name}, {"features", target::llvm_feature_string(cpu.target)}});
+  for (size_t i = 0; i < plan.older.size(); ++i)
+    json["older_targets"].push_back({{"name", plan.older[i].target.name},
+                                     {"features", needed_features(plan.older[i].target, layout.used_features[i + 1])}});
   if (!plan.architectures.empty()) {
     json["architectures"] = architectures_json(plan);
     json["cuda_toolkit"] = toolkit_text(plan.cuda_toolkit);

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "library_file.h"
+#include "tcc/codegen/llvm.h"
 #include "tcc/ir/permute.h"
 #include "tcc/support/check.h"
 
@@ -35,8 +36,12 @@ class Placer {
     layout_.output_alignment.resize(plan_.graph->outputs.size());
     if (plan_.architectures.empty()) {
       TCC_TRY_VOID(place_codes(plan_.codes, false));
+      layout_.used_features.push_back(used_by(plan_.codes, plan_.target));
     }
-    for (const ArchitectureCode& cpu : plan_.older) TCC_TRY_VOID(place_codes(cpu.codes, false));
+    for (const ArchitectureCode& cpu : plan_.older) {
+      TCC_TRY_VOID(place_codes(cpu.codes, false));
+      layout_.used_features.push_back(used_by(cpu.codes, cpu.target));
+    }
     for (const ArchitectureCode& architecture : plan_.architectures) {
       TCC_TRY_VOID(place_codes(architecture.codes, true));
     }
@@ -45,6 +50,17 @@ class Placer {
   }
 
  private:
+  static target::CpuFeatures used_by(const std::vector<TaskCode>& codes, const target::Target& target) {
+    target::CpuFeatures all;
+    for (const TaskCode& code : codes) {
+      const target::CpuFeatures used = codegen::used_features(code.artifact.code, target);
+#define TCC_X(field, name) all.field = all.field || used.field;
+      TCC_CPU_FEATURES(TCC_X)
+#undef TCC_X
+    }
+    return all;
+  }
+
   Result<void> place_codes(const std::vector<TaskCode>& codes, bool gpu) {
     std::vector<std::vector<tcc_rt_arg>> all;
     for (const task::GroupBinding& binding : plan_.tasks->bindings) {
@@ -248,10 +264,10 @@ class ModelWriter {
     return at;
   }
 
-  static uint64_t cpu_features(const target::Target& target) {
+  static uint64_t mask_of(const target::CpuFeatures& features) {
     uint64_t mask = 0;
 #define TCC_X(field, name) \
-  if (target.cpu.features.field) mask |= tcc_rt_cpu_feature(name);
+  if (features.field) mask |= tcc_rt_cpu_feature(name);
     TCC_CPU_FEATURES(TCC_X)
 #undef TCC_X
     return mask;
@@ -276,7 +292,7 @@ class ModelWriter {
     plan.info.workspace_bytes = static_cast<uint64_t>(layout_.workspace_bytes);
     plan.info.workspace_alignment = kAlignment;
     plan.info.weights_bytes = static_cast<uint64_t>(layout_.weights_bytes);
-    plan.info.cpu_features = gpu ? 0 : cpu_features(level == 0 ? plan_.target : plan_.older[level - 1].target);
+    plan.info.cpu_features = gpu ? 0 : mask_of(layout_.used_features[level]);
     plan.info.device_type = gpu ? TCC_DEVICE_CUDA : TCC_DEVICE_CPU;
     int64_t at = image_.add(plan);
     auto point = [&](size_t offset, To to, int64_t addend) {

@@ -28,6 +28,8 @@ struct ModelLayout {
   std::vector<std::vector<std::vector<tcc_rt_arg>>> args;
   // That kernels assume of the model's inputs and outputs, bytes; 0: the element size.
   std::vector<uint64_t> input_alignment, output_alignment;
+  // That the instructions of the kernels need, for the plan's CPU and each older one; nothing for GPUs.
+  std::vector<target::CpuFeatures> used_features;
 };
 
 // Places constants and kernels' scratch. Errors (input): layouts that do not parse.

@@ -3,6 +3,8 @@
 // Each worker has a mailbox of its own: a sequence number that the caller increments to hand it a part. A launch with
 // fewer parts than threads touches the first mailboxes only, so an idle worker never reads a job that is being
 // replaced. The caller runs part 0 itself and waits until `pending` reaches zero.
+// A worker that finds itself on the caller's CPU moves to another one: the system may leave both there for long, and a
+// launch takes twice as long then.
 // Either side first spins, then sleeps on a futex. "I sleep" flags are set before the last look at the word and read
 // after writing it (both sequentially consistent), so a wake-up is never lost and an awake partner costs no syscall.
 #define _GNU_SOURCE
@@ -30,6 +32,7 @@ typedef struct {
   _Atomic uint32_t sleeping;
   struct tcc_rt_pool* pool;
   int32_t part;
+  int64_t next_move_ns;  // not moved before
   pthread_t thread;
 } worker;
 
@@ -40,7 +43,10 @@ struct tcc_rt_pool {
   int64_t extent;
   int32_t parts;
 
+  int32_t caller_at;  // the CPU that the launch was posted from; -1: not known
+
   int32_t threads;
+  int32_t moves;  // workers leave the caller's CPU: they are not bound, and there are as many CPUs as threads
   int32_t pinned;
   int32_t caller_cpu;        // the one that bound workers leave free; -1: workers are not bound
   int32_t caller_bound;      // caller_before has to be restored
@@ -94,6 +100,24 @@ static void run_part(const tcc_rt_pool* pool, int32_t part) {
   pool->fn(pool->buffers, begin, begin + base + (part < rest ? 1 : 0));
 }
 
+// Moves this thread, which may run on other CPUs as well, away from the caller's.
+static void leave_cpu_of_caller(worker* self) {
+  enum { kMoveNs = 1000000 };  // at least, between two moves: they cost some microseconds
+  const int cpu = sched_getcpu();
+  if (cpu < 0 || cpu != self->pool->caller_at) return;
+  const int64_t now = now_ns();
+  if (now < self->next_move_ns) return;
+  self->next_move_ns = now + kMoveNs;
+  enum { kSets = kMaxCpus / CPU_SETSIZE };
+  cpu_set_t all[kSets], others[kSets];
+  const size_t bytes = sizeof all;
+  if (sched_getaffinity(0, bytes, all) != 0) return;
+  memcpy(others, all, bytes);
+  CPU_CLR_S(cpu, bytes, others);
+  if (CPU_COUNT_S(bytes, others) == 0 || sched_setaffinity(0, bytes, others) != 0) return;
+  sched_setaffinity(0, bytes, all);  // where it is now, it may stay
+}
+
 static void* worker_main(void* argument) {
   worker* self = argument;
   tcc_rt_pool* pool = self->pool;
@@ -107,6 +131,7 @@ static void* worker_main(void* argument) {
     }
     ++seen;
     if (atomic_load(&pool->stop)) return NULL;
+    if (pool->moves) leave_cpu_of_caller(self);
     run_part(pool, self->part);
     if (atomic_fetch_sub(&pool->pending, 1) == 1 && atomic_load(&pool->caller_sleeping)) {
       futex(&pool->pending, FUTEX_WAKE, 1);
@@ -150,6 +175,7 @@ tcc_status tcc_rt_pool_run(tcc_rt_pool* pool, tcc_rt_launch_fn fn, void* const* 
       pool->buffers = buffers;
       pool->extent = extent;
       pool->parts = parts;
+      pool->caller_at = pool->moves ? sched_getcpu() : -1;
       atomic_store_explicit(&pool->pending, (uint32_t)parts - 1, memory_order_relaxed);
       for (int32_t i = 0; i < parts - 1; ++i) post(&pool->workers[i]);
       run_part(pool, 0);
@@ -282,6 +308,7 @@ tcc_status tcc_rt_pool_create(int32_t threads, int32_t spin_us, int32_t pin, tcc
   if (threads == 0) threads = cpus < 1 ? 1 : cpus > TCC_RT_MAX_THREADS ? TCC_RT_MAX_THREADS : cpus;
   pool->threads = threads;
   pool->caller_cpu = -1;
+  pool->moves = !pin && threads <= cpus;
   pool->spin_ns = (spin_us == 0 ? TCC_RT_DEFAULT_SPIN_US : spin_us) * (int64_t)1000;
   const tcc_status status = threads > 1 ? start_pool(pool) : TCC_OK;
   if (status != TCC_OK) {

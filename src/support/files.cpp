@@ -140,17 +140,11 @@ Result<Descriptor> open_regular(const std::string& path, struct stat* info) {
   return file;
 }
 
-Result<std::string> read_all(int fd, const struct stat& info, const std::string& path) {
+Result<std::string> read_text(int fd, const struct stat& info, const std::string& path) {
   std::string bytes(static_cast<size_t>(info.st_size), '\0');
-  size_t done = 0;
-  while (done < bytes.size()) {
-    ssize_t n = ::read(fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error("read", path);
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-  }
-  bytes.resize(done);
+  const std::ptrdiff_t done = read_all(fd, bytes.data(), bytes.size());
+  if (done < 0) return system_error("read", path);
+  bytes.resize(static_cast<size_t>(done));
   return bytes;
 }
 
@@ -168,7 +162,7 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
   TCC_TRY(const Descriptor file, open_regular(path, &info));
   if (static_cast<uint64_t>(info.st_size) > max_bytes)
     return input_error("'{}' has {} bytes, more than the limit of {}", path, info.st_size, max_bytes);
-  return read_all(file.get(), info, path);
+  return read_text(file.get(), info, path);
 }
 
 Result<std::unique_ptr<NewFile>> NewFile::create(const std::string& path, bool executable) {
@@ -192,12 +186,7 @@ NewFile::~NewFile() {
 }
 
 Result<void> NewFile::write(std::string_view bytes) {
-  for (size_t done = 0; done < bytes.size();) {
-    ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return system_error("write", path_);
-    done += static_cast<size_t>(n);
-  }
+  if (!write_all(fd_, bytes)) return system_error("write", path_);
   return {};
 }
 
@@ -234,7 +223,7 @@ Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path) {
   TCC_TRY(const Descriptor file, open_regular(path, &info));
   auto size = static_cast<size_t>(info.st_size);
   if (size < kCopiedBytes) {
-    TCC_TRY(std::string bytes, read_all(file.get(), info, path));
+    TCC_TRY(std::string bytes, read_text(file.get(), info, path));
     return std::shared_ptr<MappedFile>(std::make_shared<CopiedFile>(std::move(bytes)));
   }
   void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);

@@ -1,10 +1,12 @@
 // What users ran into. The tag of a case is the number of the finding.
 #include <signal.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "model_bytes.h"
 #include "skip.h"
@@ -145,6 +147,25 @@ TEST_CASE("sizes of zoo models and unknown dimensions are refused", "[cli][U9]")
   spill(box.path("dims.onnx"), sum_model("batch"));
   for (const char* flag : {"--batch", "--image", "--sequence", "--width", "--zoo-seed"})
     check_error(box.tcc({"build", "dims.onnx", "-o", "out", flag, "1"}), 2, flag);
+  // Sizes that a model of the zoo lacks would do nothing, whatever their value.
+  for (const auto& [model, flag, value, belongs] :
+       {std::tuple("mlp", "--image", "224", "resnet18"), std::tuple("mlp", "--sequence", "16", "bert-tiny"),
+        std::tuple("resnet18", "--sequence", "128", "bert-base"),
+        std::tuple("resnet50", "--width", "50", "mobilenet_v2"), std::tuple("bert-tiny", "--image", "64", "vgg16")}) {
+    CAPTURE(model, flag);
+    const Outcome refused = box.tcc({"show", std::string("zoo:") + model, flag, value});
+    check_error(refused, 2, std::string(flag) + ": zoo: '" + model + "' has no size");
+    CHECK_THAT(refused.err, Contains(belongs));
+    check_error(box.tcc({"zoo", model, "-o", "m.onnx", flag, value}), 2, flag);
+  }
+  check_error(box.tcc({"zoo", "dims.onnx", "-o", "m.onnx", "--reseed-weights", "1", "--batch", "2"}), 2, "--batch");
+  CHECK(box.tcc({"zoo", "mlp", "-o", "m.onnx", "--batch", "2", "--zoo-seed", "2"}).exit_code == 0);
+  // Of several models it is enough that one has the size.
+  check_error(box.tcc({"dataset", "collect", "zoo:mlp", "zoo:resnet18", "--sequence", "8", "-o", "d.pool"}), 2,
+              "--sequence");
+  CHECK(box.tcc({"dataset", "collect", "zoo:mlp", "zoo:bert-tiny", "--sequence", "8", "--per-task", "1", "--heaviest",
+                 "1", "-o", "d.pool", "-q"})
+            .exit_code == 0);
   check_error(box.tcc({"build", "dims.onnx", "-o", "out", "--dim", "btch=8"}), 2, "did you mean 'batch'");
   check_error(box.tcc({"build", "dims.onnx", "-o", "out", "--dim", "batch=3", "--dim", "batch=4"}), 2,
               "each name once");
@@ -219,6 +240,54 @@ TEST_CASE("shells complete zoo models, lists with commas, and values behind =", 
   CHECK_THAT(completed(box, "tcc db stats "), Contains("results.npz") && !Contains("merge"));
   CHECK_THAT(completed(box, "tcc tune --db "), Contains("results.npz") && !Contains("zoo:mlp"));
   CHECK(completed(box, "tcc tune --trials ").empty());
+}
+
+TEST_CASE("fish completes the same", "[cli][U14]") {
+  Sandbox box;
+  if (box.run({"sh", "-c", "command -v fish"}).exit_code != 0) return tcc::testing::report_skip("no fish");
+  spill(box.path("tcc.fish"), box.tcc({"completion", "fish"}).out);
+  spill(box.path("results.npz"), "");
+  const auto offered = [&](const std::string& line) {
+    const Outcome said =
+        box.run({"env", "HOME=" + box.str("home"), "fish", "-N", "-c",
+                 "function tcc; end; source tcc.fish; complete -C '" + line + "' | string split -f1 \\t"});
+    std::string words = said.out;
+    std::replace(words.begin(), words.end(), '\n', ' ');
+    return words.substr(0, words.find_last_not_of(' ') + 1);
+  };
+  CHECK(offered("tcc tune zoo:resn") == "zoo:resnet18 zoo:resnet50");
+  CHECK(offered("tcc tu") == "tune");
+  CHECK(offered("tcc tune --tri") == "--trials --trials-per-task");
+  CHECK(offered("tcc tune --strategy moa") == "moa-pruner");
+  CHECK(offered("tcc tune --strategy=moa") == "--strategy=moa-pruner");
+  CHECK(offered("tcc build --emit obj,ll") == "obj,llvm");
+  CHECK(offered("tcc build --target a100,h10") == "a100,h100");
+  CHECK(offered("tcc db sta") == "stats");
+  CHECK_THAT(offered("tcc db stats "), Contains("results.npz") && !Contains("merge"));
+  CHECK_THAT(offered("tcc tune --db "), Contains("results.npz") && !Contains("zoo:mlp"));
+}
+
+TEST_CASE("zsh completes the same", "[cli][U14]") {
+  Sandbox box;
+  if (box.run({"sh", "-c", "command -v zsh"}).exit_code != 0) return tcc::testing::report_skip("no zsh");
+  fs::create_directory(box.path("functions"));
+  spill(box.path("functions/_tcc"), box.tcc({"completion", "zsh"}).out);
+  // A shell on a terminal of its own: a tab completes what is unique, and the line shows it.
+  spill(box.path("ask.zsh"),
+        "zmodload zsh/zpty\nexport TERM=dumb\nzpty shell zsh -f -i\n"
+        "zpty -w shell \"PROMPT='%% '; unsetopt zle_bracketed_paste; fpath=($PWD/functions \\$fpath); autoload -U "
+        "compinit; compinit -u -D; tcc() { }; echo rea''dy\"\n"
+        "zpty -r shell said '*ready*'\nzpty -w -n shell \"$1\"$'\\t'\nzpty -r shell said \"*$2*\" && echo "
+        "completed\n");
+  for (const auto& [line, shown] :
+       {std::pair("tcc tu", "tcc tune"), std::pair("tcc tune zoo:resnet1", "zoo:resnet18"),
+        std::pair("tcc tune --trials-p", "--trials-per-task"),
+        std::pair("tcc tune --strategy=moa", "--strategy=moa-pruner"), std::pair("tcc build --emit obj,ll", "obj,llvm"),
+        std::pair("tcc db sta", "db stats"), std::pair("tcc man expl", "man explain")}) {
+    CAPTURE(line);
+    const Outcome said = box.run({"timeout", "60", "zsh", "-f", "ask.zsh", line, shown});
+    CHECK_THAT(said.out, Contains("completed"));
+  }
 }
 
 TEST_CASE("schedules that people write are taken as written or refused", "[cli][U15]") {
@@ -330,6 +399,33 @@ TEST_CASE("values that a shell left empty are refused, and a lost connection sto
   const Outcome stopped = box.wait(pid);
   CHECK(stopped.exit_code == 3);
   CHECK_THAT(stopped.err, Contains("the same call goes on from here"));
+}
+
+TEST_CASE("tasks that failed beside others that did not have an exit status of their own", "[cli][U20]") {
+  Sandbox box;
+  // Shared memory counts as a file: the weights of the first two tasks do not fit one of 800,000 bytes, the last does.
+  const std::vector<std::string> limited = {
+      "prlimit", "--fsize=800000", std::string(TCC_BINARY_DIR) + "/tools/tcc", "tune", "zoo:mlp", "--trials", "9"};
+  const Outcome said = box.run(limited);
+  CAPTURE(said.out, said.err);
+  CHECK(said.exit_code == 5);
+  CHECK_THAT(said.err, Contains("tcc: warning: gemm 1x512x784") && Contains("cannot share") && !Contains("tcc: error"));
+  CHECK_THAT(said.out, Contains("gemm 1x10x512"));
+  std::vector<std::string> words = limited;
+  words.insert(words.end(), {"--json", "-q", "--fresh"});
+  const Outcome told = box.run(words);
+  CHECK(told.exit_code == 5);
+  std::istringstream lines(told.out);
+  Json summary;
+  for (std::string line; std::getline(lines, line);)
+    if (const Json event = Json::parse(line); event["event"] == "summary") summary = event;
+  REQUIRE(summary["tasks"].size() == 3);
+  CHECK_THAT(summary["tasks"][0]["failure"].get<std::string>(), Contains("cannot share"));
+  CHECK(summary["tasks"][2]["failure"] == "");
+  CHECK(summary["tasks"][2]["best_seconds"] > 0);
+  // Without the limit the same call measures them all.
+  CHECK(box.tcc({"tune", "zoo:mlp", "--trials", "9", "-q"}).exit_code == 0);
+  CHECK_THAT(box.tcc({"tune", "--help"}).out + box.tcc({"man", "tune"}).out, Contains("some tasks failed"));
 }
 
 TEST_CASE("one library holds code for several kinds of CPUs, and takes what this one runs", "[cli]") {

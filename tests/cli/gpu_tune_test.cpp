@@ -54,6 +54,9 @@ TEST_CASE("a model is tuned for a GPU by predictions", "[cli]") {
   }
   CHECK_THAT(tune.out + tune.err, Catch::Contains("are predicted") && Catch::Contains("none was run or checked"));
   CHECK_THAT(tune.out + tune.err, Catch::Contains("3 compiled for a100"));
+  CHECK_THAT(tune.out, Catch::Contains("with the schedules that are taken without tuning") &&
+                           Catch::Contains("(predicted: both are sums of the kernels' times by the analytical model of "
+                                           "a100, and no device ran them)"));
   Outcome stats = box.tcc({"db", "export", "--db", "records.db", "-o", "records.txt"});
   INFO(stats.out << stats.err);
   REQUIRE(stats.exit_code == 0);
@@ -138,12 +141,27 @@ TEST_CASE("a model is tuned on the GPU of this machine, which here is an emulate
   REQUIRE(stats.exit_code == 0);
   const std::string records = slurp(box.path("records.txt"));
   CHECK_THAT(records, Catch::Contains("measured") && Catch::Contains("cold") && Catch::Contains("predicted"));
+  CHECK_THAT(here.out, Catch::Matches("[^]*latency: [^]*99% interval[^]*of the built library on [^]*"));
   // By its own name the device is the same; what was ranked before is not ranked again.
   const Outcome named = with({"a100", "--trials", "3"});
   INFO(named.out << named.err);
   CHECK(named.exit_code == 0);
   CHECK_THAT(named.out + named.err,
              Catch::Contains("measured on Fake GPU") && !Catch::Contains("analytical model's best"));
+  // Two libraries for it are compared by the device's own times.
+  for (const char* folder : {"one", "two"})
+    REQUIRE(box.tcc({"build", "zoo:mlp", "--db", "records.db", "--cuda-driver", TCC_FAKE_GPU, "--target", "cuda", "-o",
+                     folder, "-q"})
+                .exit_code == 0);
+  const Outcome pair =
+      box.tcc({"bench", "one/libmlp.so", "two/libmlp.so", "--cuda-driver", TCC_FAKE_GPU, "--seconds", "0.1", "--json"});
+  INFO(pair.out << pair.err);
+  CHECK(pair.exit_code == 0);
+  CHECK(nlohmann::json::parse(pair.out)["median_a"] > 0);
+  REQUIRE(box.tcc({"build", "zoo:mlp", "-o", "cpu", "-q"}).exit_code == 0);
+  const Outcome mixed = box.tcc({"bench", "one/libmlp.so", "cpu/libmlp.so", "--cuda-driver", TCC_FAKE_GPU});
+  CHECK(mixed.exit_code == 2);
+  CHECK_THAT(mixed.err, Catch::Contains("only 'one/libmlp.so' is for GPUs"));
   // Another device is not here.
   const Outcome other = with({"h100", "--trials", "3"});
   INFO(other.out << other.err);

@@ -1,5 +1,5 @@
 // Times that can be trusted, as a user meets them: latency before and after, one number everywhere, disturbed times,
-// two libraries in turns (found.md U3, U5, U8, U11).
+// two libraries in turns (findings U3, U5, U8, U11).
 #include <signal.h>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-// `tcc verify` as a user calls it: verdicts and their exit codes, inputs and expected outputs from files (found.md U4).
+// `tcc verify` as a user calls it: verdicts and their exit codes, inputs and expected outputs from files (finding U4).
 #include <nlohmann/json.hpp>
 
 #include "model_bytes.h"
@@ -20,7 +20,30 @@ void save(const fs::path& path, const std::vector<std::pair<std::string, std::ve
   REQUIRE(tcc::driver::write_npz(path.string(), tensors).has_value());
 }
 
+// y = a b, square matrices.
+std::string product_model(uint64_t n) {
+  const std::string shape = field(1, number(1, n)) + field(1, number(1, n));
+  const auto matrix = [&](const std::string& name) {
+    return field(1, name) + field(2, field(1, number(1, 1) + field(2, shape)));
+  };
+  const std::string node = field(1, "a") + field(1, "b") + field(2, "y") + field(4, "MatMul");
+  return number(1, 8) +
+         field(7, field(1, node) + field(2, "product") + field(11, matrix("a")) + field(11, matrix("b")) +
+                      field(12, matrix("y"))) +
+         field(8, number(2, 13));
+}
+
 }  // namespace
+
+TEST_CASE("S3: verify says what a large reference costs before it begins", "[cli]") {
+  Sandbox box;
+  spill(box.path("large.onnx"), product_model(1200));
+  const Outcome large = box.tcc({"verify", "large.onnx"});
+  CHECK(large.exit_code == 0);
+  CHECK_THAT(large.err, Contains("reference: 10.4 GFLOP in double precision on ") && Contains("of memory"));
+  spill(box.path("small.onnx"), product_model(16));
+  CHECK_THAT(box.tcc({"verify", "small.onnx"}).err, !Contains("reference:"));
+}
 
 TEST_CASE("U4: verify says of a constant output that it says nothing, with an exit code of its own", "[cli]") {
   Sandbox box;

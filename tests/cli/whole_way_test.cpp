@@ -131,7 +131,7 @@ TEST_CASE("verify finds the model that the library was built from, and only that
   CHECK(lost.exit_code == 1);
   CHECK_THAT(lost.err, Contains("net.onnx") && Contains("--model"));
   CHECK(box.tcc({"verify", "out/libnet.so", "--model", "moved.onnx"}).exit_code == 0);
-  REQUIRE(box.tcc({"zoo", "mlp", "-o", "other.onnx", "--seed", "2"}).exit_code == 0);
+  REQUIRE(box.tcc({"zoo", "mlp", "-o", "other.onnx", "--zoo-seed", "2"}).exit_code == 0);
   Outcome other = box.tcc({"verify", "out/libnet.so", "--model", "other.onnx"});
   CHECK(other.exit_code == 1);
   CHECK_THAT(other.err, Contains("hash"));

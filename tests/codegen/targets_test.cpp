@@ -2,10 +2,13 @@
 // memmove and memset.
 #include <elf.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <regex>
 
 #include "nest.h"
+#include "skip.h"
+#include "tcc/support/files.h"
 
 namespace tcc::codegen {
 namespace {
@@ -101,6 +104,95 @@ TEST_CASE("code keeps to the instructions of its target", "[codegen]") {
       }
     }
   }
+}
+
+// The assembler as a judge: it refuses instructions of features that it was not given.
+bool assembles(const std::string& assembly, const target::CpuFeatures& features) {
+  static constexpr std::pair<const char*, const char*> kSpelling[] = {{"avxvnni", "avx_vnni"},
+                                                                      {"avx512vbmi2", "avx512_vbmi2"},
+                                                                      {"avx512vnni", "avx512_vnni"},
+                                                                      {"avx512bitalg", "avx512_bitalg"},
+                                                                      {"avx512vpopcntdq", "avx512_vpopcntdq"},
+                                                                      {"avx512bf16", "avx512_bf16"},
+                                                                      {"avx512fp16", "avx512_fp16"},
+                                                                      {"amx-tile", "amx_tile"},
+                                                                      {"amx-bf16", "amx_bf16"},
+                                                                      {"amx-int8", "amx_int8"},
+                                                                      {"amx-fp16", "amx_fp16"}};
+  std::string march = "generic64";
+#define TCC_X(field, llvm)                                                            \
+  if (features.field) {                                                               \
+    std::string name = llvm;                                                          \
+    for (const auto& [ours, theirs] : kSpelling) name = name == ours ? theirs : name; \
+    if (name != "sahf" && name != "cx16") march += "+" + name;                        \
+  }
+  TCC_CPU_FEATURES(TCC_X)
+#undef TCC_X
+  auto folder = TemporaryDirectory::create("tcc-features-test-").value();
+  REQUIRE(write_file(folder->path() + "/code.s", assembly).has_value());
+  return std::system(("as -march=" + march + " -o /dev/null " + folder->path() + "/code.s 2>/dev/null").c_str()) == 0;
+}
+
+TEST_CASE("the features that code needs are those without which the assembler refuses it", "[codegen]") {
+  if (std::system("as --version >/dev/null 2>&1") != 0) return testing::report_skip("no assembler");
+  target::CpuFeatures seen;
+  for (Type type : {Type::kF32, Type::kF64, Type::kF16, Type::kBF16, Type::kI8}) {
+    ir::Kernel kernel = varied(type);
+    for (const char* name : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "host"}) {
+      auto target = target::find_target(name);
+      if (!target) continue;
+      INFO(name << " " << ir::type_name(type));
+      HostOptions options;
+      options.want_assembly = true;
+      auto artifact = compile_host(kernel, *target, options);
+      if (!artifact) FAIL(artifact.error().message);
+      const target::CpuFeatures used = used_features(artifact->code, *target);
+      CHECK(assembles(artifact->source, used));
+      // Each of them is needed. (Features that another one implies are given back by the assembler.)
+      const bool words =
+          used.avx512_bf16 || used.avx512_fp16 || used.avx512_vbmi || used.avx512_vbmi2 || used.avx512_bitalg;
+      const bool part = words || used.avx512bw || used.avx512dq || used.avx512vl || used.avx512cd || used.avx512_vnni ||
+                        used.avx512_ifma || used.avx512_vpopcntdq;
+      const bool wide = part || used.avx512f;
+      target::CpuFeatures implied;
+      implied.avx = used.avx2 || used.fma || used.f16c || wide;
+      implied.avx2 = implied.fma = implied.f16c = wide;
+      implied.avx512f = part;
+      implied.avx512bw = words;
+      implied.avx512dq = implied.avx512vl = used.avx512_fp16;
+      implied.sse4_2 = implied.sse4_1 = implied.ssse3 = implied.sse3 = implied.popcnt = used.avx;
+      implied.sse4_1 = implied.sse4_1 || used.sse4_2;
+      implied.ssse3 = implied.ssse3 || used.sse4_1 || used.sse4_2;
+      implied.sse3 = implied.sse3 || used.ssse3 || used.sse4_1 || used.sse4_2;
+#define TCC_X(field, llvm)                                              \
+  if (used.field) {                                                     \
+    seen.field = true;                                                  \
+    INFO("without " llvm);                                              \
+    target::CpuFeatures less = used;                                    \
+    less.field = false;                                                 \
+    if (!implied.field) CHECK_FALSE(assembles(artifact->source, less)); \
+  }
+      TCC_CPU_FEATURES(TCC_X)
+#undef TCC_X
+    }
+  }
+  CHECK(seen.avx512f);
+  CHECK(seen.avx2);
+  CHECK(seen.fma);
+  CHECK(seen.sse4_1);
+  CHECK_FALSE(seen.amx_tile);
+  // A plain sum of vectors needs little of what its target has.
+  Nest t;
+  const ir::Buffer *x = t.input("x", Type::kF32, {64}), *y = t.output("y", Type::kF32, {64});
+  const ir::Kernel sum = t.lowered(t.loop(64, LoopKind::kVectorized, [&](ir::Expr v) {
+    return t.store(y, {v}, t.b().add(t.load(x, {v}), t.load(x, {v})));
+  }));
+  const auto v4 = target::find_target("x86-64-v4").value();
+  const target::CpuFeatures used = used_features(compile_host(sum, v4).value().code, v4);
+  CHECK(used.avx512f);
+  CHECK_FALSE((used.avx512bw || used.avx512dq || used.avx512cd || used.fma || used.bmi2 || used.popcnt));
+  // Bytes that are not an object need everything.
+  CHECK(used_features("?", v4) == v4.cpu.features);
 }
 
 TEST_CASE("vectors are as wide as the target's registers", "[codegen]") {

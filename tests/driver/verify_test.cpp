@@ -1,4 +1,4 @@
-// `verify` on random models of one operator: right libraries pass, planted faults are found (found.md U4).
+// `verify` on random models of one operator: right libraries pass, planted faults are found (finding U4).
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
@@ -185,4 +185,27 @@ TEST_CASE("U4: NaN is right where the reference is NaN, and inputs are drawn whe
   CHECK(c.report->verdict == Verdict::kRight);
   const Case gathered = verify_operator("Equal", DType::kF32, {{64}, {64}}, {}, DType::kBool);
   CHECK(gathered.report->verdict == Verdict::kRight);
+}
+
+TEST_CASE("S3: the reference says what it will cost, and how far it is") {
+  VerifyOptions how;
+  std::vector<VerifyPlan> plans;
+  std::vector<VerifyProgress> progress;
+  how.plan = [&](const VerifyPlan& plan) {
+    CHECK(progress.empty());
+    plans.push_back(plan);
+  };
+  how.progress = [&](const VerifyProgress& p) { progress.push_back(p); };
+  const Case c = verify_operator("MatMul", DType::kF32, {{64, 96}, {96, 32}}, {}, DType::kF32, how);
+  CHECK(c.report->verdict == Verdict::kRight);
+  REQUIRE(plans.size() == 1);
+  CHECK(plans[0].flops == 3 * 2.0 * 64 * 96 * 32);
+  CHECK(plans[0].bytes >= 8.0 * (64 * 96 + 96 * 32 + 64 * 32));
+  REQUIRE(progress.size() >= 2);
+  CHECK(progress.front().share > 0);
+  CHECK(progress.back().share == 1);
+  for (size_t i = 0; i < progress.size(); ++i) {
+    CHECK(progress[i].remaining >= 0);
+    if (i > 0) CHECK(progress[i].share >= progress[i - 1].share);
+  }
 }

@@ -315,6 +315,60 @@ TEST_CASE("beside bound workers the caller has a CPU of its own, and its own one
   CHECK(CPU_EQUAL(&still, &last));
 }
 
+namespace {
+
+struct Places {
+  std::atomic<int> first{-1}, second{-1};
+};
+void note_cpu(void* const* buffers, int64_t begin, int64_t) {
+  auto* places = static_cast<Places*>(buffers[0]);
+  (begin == 0 ? places->first : places->second) = sched_getcpu();
+}
+
+std::vector<pid_t> threads_of_process() {
+  std::vector<pid_t> ids;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+    ids.push_back(std::stoi(entry.path().filename().string()));
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("a worker leaves the caller's CPU", "[unit]") {
+  cpu_set_t before;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  if (CPU_COUNT(&before) < 2) SKIP("one CPU");
+  const std::vector<pid_t> others = threads_of_process();
+  Pool p(2, 0);
+  pid_t worker = 0;
+  for (const pid_t id : threads_of_process())
+    if (std::find(others.begin(), others.end(), id) == others.end()) worker = id;
+  REQUIRE(worker > 0);
+  // Both on one CPU, which the worker may leave and the caller may not.
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &before)) ++cpu;
+  CPU_SET(cpu, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  REQUIRE(sched_setaffinity(worker, sizeof one, &one) == 0);
+  REQUIRE(sched_setaffinity(worker, sizeof before, &before) == 0);
+  Places places;
+  void* buffers[] = {&places};
+  bool apart = false;
+  for (int i = 0; i < 1000 && !apart; ++i) {
+    REQUIRE(tcc_rt_pool_run(p.pool, note_cpu, buffers, 2) == TCC_OK);
+    CHECK(places.first == cpu);
+    apart = places.second != cpu;
+  }
+  CHECK(apart);
+  // It may still run everywhere.
+  cpu_set_t after;
+  REQUIRE(sched_getaffinity(worker, sizeof after, &after) == 0);
+  CHECK(CPU_EQUAL(&after, &before));
+  REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+}
+
 TEST_CASE("fork and join are cheap", "[.][bench]") {
   Pool p(2, 1000);
   std::vector<int32_t> visits(2, 0);

@@ -109,6 +109,7 @@ class CheckIncludesTest(unittest.TestCase):
             ("llvm/IR/Module.h", "codegen"),
             ("lld/Common/Driver.h", "package"),
             ("Eigen/Dense", "cost"),
+            ("boost/math/distributions/students_t.hpp", "driver"),
             ("sqlite3.h", "record"),
             ("google/protobuf/message.h", "onnx"),
             ("nvrtc.h", "codegen"),

@@ -46,6 +46,10 @@ class LoadedObject {
 // memset may be referred to; any other undefined symbol is an error that names it.
 Result<std::shared_ptr<LoadedObject>> load_host(const Artifact& artifact);
 
+// The features of the target, a CPU, that the instructions of an object of compile_host need. All of the target's where
+// an instruction is not known.
+target::CpuFeatures used_features(const std::string& object, const target::Target& target);
+
 // The LLVM IR of the kernel after the passes, for people.
 Result<std::string> emit_llvm_ir(const ir::Kernel& lowered, const target::Target& target);
 

@@ -1,6 +1,7 @@
 // Loading a built library as a user would: checking its numbers and timing it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -44,18 +45,29 @@ struct DrawnRange {
   double low = 0, high = 0;
 };
 
+// How far the reference is. `remaining`: seconds at the rate so far.
+struct VerifyProgress {
+  double share = 0, elapsed = 0, remaining = 0;
+};
+// What the reference of a library's model costs: operations in double precision, and bytes at one time, about.
+struct VerifyPlan {
+  double flops = 0, bytes = 0;
+};
+
 struct VerifyOptions {
   std::string model;                          // where the model is now; "" = where the library says
   std::map<std::string, std::string> frozen;  // where the values of frozen inputs are now, likewise
   uint64_t seed = 1;
-  std::map<std::string, uint64_t> seeds;     // of single inputs, by name
-  std::map<std::string, DrawnRange> ranges;  // of single inputs, by name
-  std::string inputs;                        // .npz of inputs by name; those that it lacks are drawn
-  std::string expected;                      // .npz of outputs by name, instead of the reference's
-  std::string onnxruntime_python;            // a Python with ONNX Runtime, whose outputs are expected; "" = none
-  std::optional<double> tolerance;           // of the output's scale; nullopt: bounds by element, see below
-  int threads = 0;                           // 0 = all CPUs
-  std::string cuda_driver;                   // of libraries for GPUs; "" = the system's
+  std::map<std::string, uint64_t> seeds;        // of single inputs, by name
+  std::map<std::string, DrawnRange> ranges;     // of single inputs, by name
+  std::string inputs;                           // .npz of inputs by name; those that it lacks are drawn
+  std::string expected;                         // .npz of outputs by name, instead of the reference's
+  std::string onnxruntime_python;               // a Python with ONNX Runtime, whose outputs are expected; "" = none
+  std::optional<double> tolerance;              // of the output's scale; nullopt: bounds by element, see below
+  int threads = 0;                              // 0 = all CPUs
+  std::string cuda_driver;                      // of libraries for GPUs; "" = the system's
+  std::function<void(const VerifyPlan&)> plan;  // called before the reference begins
+  std::function<void(const VerifyProgress&)> progress;  // several times a second, by one thread at a time
 };
 
 struct VerifyReport {
@@ -167,8 +179,9 @@ struct PairBlock {
 };
 // Not empty.
 Comparison compare_pairs(const std::vector<PairBlock>& blocks);
-// Times the libraries in turns in kPairedBlocks processes, for kPairedTimes times options.seconds in all. Call it from
-// a process without other threads: it forks. Errors: they do not load or run, are for GPUs, or are of other tensors.
+// Times the libraries in turns, for kPairedTimes times options.seconds in all: for CPUs in kPairedBlocks processes, and
+// it is called from a process without other threads, for it forks; for GPUs as many times in this process, by the
+// device's own times. Errors: they do not load or run, are for different machines or of other tensors.
 inline constexpr int64_t kPairedBlocks = 12;
 inline constexpr double kPairedTimes = 3;
 Result<Comparison> compare_libraries(const std::string& a, const std::string& b, const BenchOptions& options);

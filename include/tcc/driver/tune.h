@@ -32,6 +32,7 @@ struct FirstProgram {
   double seconds = 0;                               // measured or predicted; 0: not known
   std::string reason = {};                          // see search::Chosen
   std::string failure = {};                         // why it has no program; "": it has one
+  bool made = false;                                // by this run: the default schedule, whatever was in the store
 };
 struct FirstLibrary {
   std::vector<FirstProgram> programs;  // of the tasks of the request

@@ -42,6 +42,12 @@ double smallest_normal(DType dtype);
 
 // The outputs of the graph with their bounds. Errors and `threads` as run_reference; takes three times as long.
 Result<std::vector<BoundedTensor>> run_bounded_reference(const Graph& graph, const std::vector<HostTensor>& inputs,
-                                                         const RoundingModel& model, int threads = 0);
+                                                         const RoundingModel& model, int threads = 0,
+                                                         const ReferenceProgress& progress = nullptr);
+// What that costs, at most: arithmetic operations in double precision, and bytes of tensors that live at one time.
+struct ReferenceCost {
+  double flops = 0, bytes = 0;
+};
+ReferenceCost bounded_reference_cost(const Graph& graph);
 
 }  // namespace tcc::graph

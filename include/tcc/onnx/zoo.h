@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tcc/support/result.h"
@@ -23,7 +24,12 @@ struct ZooEntry {
 };
 std::vector<ZooEntry> zoo_models();
 
-// Bytes of an ONNX file. Unknown names and unusable options are errors that list what exists.
+// A size of ZooOptions that only some models have: "image", "sequence", "width". Errors (usage): the model lacks it,
+// and the option would do nothing. Other names, of sizes and of models, are not looked at.
+Result<void> check_zoo_size(const std::string& name, std::string_view size);
+
+// Bytes of an ONNX file. Unknown names, unusable options, and options that do nothing for the model are errors that
+// list what exists.
 Result<std::string> zoo_model(const std::string& name, const ZooOptions& options = {});
 Result<void> write_zoo(const std::string& name, const ZooOptions& options, const std::string& path);
 
