@@ -317,6 +317,8 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
   report.model = model.source.model;
   report.precision = model.source.precision;
   TCC_TRY(const graph::RoundingModel rounding, rounding_of(*loaded, report.precision));
+  const graph::ReferenceCost cost = graph::bounded_reference_cost(graph);
+  if (options.plan) options.plan({cost.flops, cost.bytes});
   std::vector<std::vector<std::byte>> outputs;
   std::vector<graph::BoundedTensor> expected;
   std::unique_ptr<TemporaryDirectory> scratch;
@@ -324,8 +326,6 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
   {
     TCC_TRY(auto context, loaded->create_context({.threads = options.threads, .cuda_driver = options.cuda_driver}));
     TCC_TRY(Inputs inputs, make_inputs(graph, loaded->inputs(), options, false));
-    const graph::ReferenceCost cost = graph::bounded_reference_cost(graph);
-    if (options.plan) options.plan({cost.flops, cost.bytes});
     Stopwatch watch;
     const auto reference = [&] { return run_reference(graph, inputs, rounding, options); };
     TCC_TRY(expected, reference());

@@ -22,15 +22,23 @@ target::Target find(const std::string& name) {
   return *target;
 }
 
-Model load(const std::string& name, Precision precision, const onnx::ZooOptions& zoo = {1, 64, 1, 16}) {
-  auto model = load_model({name, {}, zoo, {}});
+// Small, by the sizes that the model has.
+onnx::ZooOptions small(const std::string& name, int64_t sequence = 16) {
+  onnx::ZooOptions zoo;
+  if (onnx::check_zoo_size(name.substr(4), "image")) zoo.image = 64;
+  if (onnx::check_zoo_size(name.substr(4), "sequence")) zoo.sequence = sequence;
+  return zoo;
+}
+
+Model load(const std::string& name, Precision precision, int64_t sequence = 16) {
+  auto model = load_model({name, {}, small(name, sequence), {}});
   if (!model) FAIL(model.error().message);
   model->source.precision = precision;
   return std::move(*model);
 }
 
-Program program_of(const std::string& name, Precision precision, const onnx::ZooOptions& zoo = {1, 64, 1, 16}) {
-  auto program = make_program(load(name, precision, zoo), find("h200"));
+Program program_of(const std::string& name, Precision precision, int64_t sequence = 16) {
+  auto program = make_program(load(name, precision, sequence), find("h200"));
   if (!program) FAIL(program.error().message);
   return std::move(*program);
 }
@@ -121,9 +129,9 @@ TEST_CASE("products by tf32 are tasks of their own, all other tasks are those of
 }
 
 TEST_CASE("weights of products by tf32 are stored with their terms side by side, as warpgroups read them") {
-  const onnx::ZooOptions zoo{1, 64, 1, 64};
+  constexpr int64_t kSequence = 64;
   int64_t products = 0;
-  for (const task::Task& task : program_of("zoo:bert-tiny", Precision::kTf32, zoo).tasks.tasks) {
+  for (const task::Task& task : program_of("zoo:bert-tiny", Precision::kTf32, kSequence).tasks.tasks) {
     if (task.anchor != task::AnchorKind::kGemm || task.workload.find("gemm 64x") != 0) continue;
     INFO(task.workload);
     ++products;
