@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Two promises of `tcc tune`, measured: the time that it says is left, and the latency that it reports at its end.
+"""Two promises of `tcc tune`, measured: the remaining time that it announces, and the latency that it reports.
 
 usage: tune_estimates.py TCC [--runs N] [--time T] [--only left|latency] [--out FILE] MODEL...
 
 left     N runs of each model with --time T. At the first progress event after a third of the command's wall time:
-         remaining_seconds over what then really remains to the end of the command.
+         remaining_seconds over the wall time from there to the end of the command.
 latency  each model is tuned once, built from the records, and timed by `tcc bench` in a process of its own: the
          latency of tune's summary over the median of bench.
 
@@ -33,7 +33,7 @@ def tune(tcc, model, limit, folder):
 
 
 def left_row(model, events, wall):
-    """What was said to be left after a third of the time, over what was left."""
+    """The remaining time that was announced after a third of the wall time, over the real one."""
     for at, event in events:
         if at < wall / 3 or event.get("remaining_seconds") is None:
             continue

@@ -450,6 +450,25 @@ TEST_CASE("one library holds code for several kinds of CPUs, and takes what this
   for (const char* cpu : {"Haswell", "Nehalem"}) CHECK(box.run({"qemu-x86_64", "-cpu", cpu, "out/run"}).exit_code == 0);
 }
 
+TEST_CASE("a library demands the features that its code uses, not those of its target", "[cli]") {
+  Sandbox box;
+  spill(box.path("sum.onnx"), sum_model());
+  REQUIRE(box.tcc({"build", "sum.onnx", "-o", "out", "-q", "--target", "x86-64-v3"}).exit_code == 0);
+  const Json target = Json::parse(box.tcc({"inspect", "out/libsum.so", "--json"}).out)["target"];
+  const std::string needed = target["features"], allowed = target["compiled_for"];
+  for (const char* unused : {"+bmi2", "+fma", "+f16c", "+popcnt", "+movbe"}) {
+    CHECK_THAT(needed, !Contains(unused));
+    CHECK_THAT(allowed, Contains(unused));
+  }
+  CHECK_THAT(needed, Contains("+avx"));
+  CHECK_THAT(box.tcc({"inspect", "out/libsum.so"}).out,
+             Contains("target   x86-64-v3; its code needs " + needed + "\n"));
+  // For the oldest CPUs nothing is left to demand.
+  REQUIRE(box.tcc({"build", "sum.onnx", "-o", "old", "-q", "--target", "x86-64-v2"}).exit_code == 0);
+  CHECK_THAT(box.tcc({"inspect", "old/libsum.so"}).out, Contains("its code needs no more than x86-64\n"));
+  CHECK(box.tcc({"verify", "old/libsum.so"}).exit_code == 0);
+}
+
 TEST_CASE("data that is not finite is counted", "[cli]") {
   Sandbox box;
   spill(box.path("sum.onnx"), sum_model());

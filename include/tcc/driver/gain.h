@@ -17,7 +17,7 @@ struct GainOptions {
   double seconds = 6;  // of timing in turns; building and the times of tasks come on top
   std::string cuda_driver = {};
   // The first library of a run that began with no program: its records in `store` are the default schedules, which need
-  // not be searched again. nullptr: there is none.
+  // not be searched again. nullptr: they are searched.
   const FirstLibrary* first = nullptr;
 };
 
