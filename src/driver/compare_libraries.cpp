@@ -176,18 +176,20 @@ Result<PairBlock> in_process(const std::function<Result<PairBlock>()>& work) {
   return environment_error("the process that times the libraries ended with status {}", WEXITSTATUS(status));
 }
 
+constexpr int64_t kDeviceTurns = 6;  // pairs; the device's own times vary little
+
 // Turns of two libraries on a device, by its own times. A process has one device context, and none survives a fork, so
 // all turns are in this process; each loads its library anew.
 Result<std::vector<PairBlock>> time_on_device(const std::string& a, const std::string& b, const BenchOptions& options) {
   BenchOptions turn = options;
   turn.per_kernel = false;
-  turn.seconds = options.seconds * kPairedTimes / (2 * kPairedBlocks);
+  turn.seconds = options.seconds * kPairedTimes / (2 * kDeviceTurns);
   const auto time = [&](const std::string& library) -> Result<double> {
     TCC_TRY(const BenchReport report, bench_library(library, turn));
     return report.gpu->warm.median;
   };
   std::vector<PairBlock> blocks;
-  for (int64_t i = 0; i < kPairedBlocks; ++i) {
+  for (int64_t i = 0; i < kDeviceTurns; ++i) {
     const bool b_first = i % 2 == 1;
     TCC_TRY(const double first, time(b_first ? b : a));
     TCC_TRY(const double second, time(b_first ? a : b));
