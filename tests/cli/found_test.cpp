@@ -117,7 +117,9 @@ TEST_CASE("explain names the bound of a kernel, the other programs that were tri
   CHECK_THAT(said.out, Contains("-- what it computes of the model") && Contains("-- what bounds it") &&
                            Contains("at the least, by rates measured here: ") && Contains("arithmetic") &&
                            Contains("to change: ") && Contains("more trials: the records hold "));
-  CHECK_THAT(said.out, Contains("-- the fastest other programs that were measured") && Contains("% slower"));
+  // Beside other work the winner of the pairs may have been slower when each was timed alone.
+  CHECK_THAT(said.out, Contains("-- the fastest other programs that were measured") &&
+                           (Contains("% slower") || Contains("% faster alone")));
   const Json json = Json::parse(box.tcc({"explain", "zoo:mlp", "--task", "0", "--threads", "1", "--json"}).out);
   const Json& bound = json["bound"];
   REQUIRE(bound["limits"].size() >= 2);

@@ -180,7 +180,7 @@ struct PairBlock {
 // Not empty.
 Comparison compare_pairs(const std::vector<PairBlock>& blocks);
 // Times the libraries in turns, for kPairedTimes times options.seconds in all: for CPUs in kPairedBlocks processes, and
-// it is called from a process without other threads, for it forks; for GPUs as many times in this process, by the
+// it is called from a process without other threads, for it forks; for GPUs in turns in this process, by the
 // device's own times. Errors: they do not load or run, are for different machines or of other tensors.
 inline constexpr int64_t kPairedBlocks = 12;
 inline constexpr double kPairedTimes = 3;
