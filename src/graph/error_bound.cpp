@@ -60,6 +60,9 @@ class ErrorOfNode {
       case Op::kReduceSum:
       case Op::kReduceMean:
       case Op::kAveragePool:
+      case Op::kResample:
+      case Op::kScan:
+      case Op::kScatter:
         sum();
         break;
       case Op::kReduceProd:
@@ -192,6 +195,15 @@ class ErrorOfNode {
       }
       case Op::kAveragePool:
         return element_count(node_.as<PoolAttrs>().kernel);
+      case Op::kResample: {
+        int64_t taps = 1;
+        for (size_t i = 2; i < inputs_.size(); i += 2) taps *= in(i).shape[1];
+        return taps;
+      }
+      case Op::kScan:
+        return out_.shape[static_cast<size_t>(node_.as<ScanAttrs>().axis)];
+      case Op::kScatter:
+        return 1 + std::ssize(in(1).data);
       default:
         return reduced();
     }
@@ -289,29 +301,14 @@ class ErrorOfNode {
   Rounded formula(double x, double y) const {
     const Rounded a = number(x, u_), b = number(y, u_);
     switch (node_.op) {
-      case Op::kAdd:
-        return a + b;
-      case Op::kSub:
-        return a - b;
-      case Op::kMul:
-        return a * b;
-      case Op::kDiv:
-        return a / b;
-      case Op::kLeakyRelu:
-        return formulas::select(a < 0.0, a * node_.as<LeakyAttrs>().alpha, a);
-      case Op::kSigmoid:
-        return formulas::sigmoid(a);
-      case Op::kTanh:
-        return formulas::tanh(a);
-      case Op::kBinary:
-        return formulas::binary(node_.as<BinaryAttrs>().fn, a, b);
-      case Op::kUnary: {
-        const auto& attrs = node_.as<UnaryAttrs>();
-        const double u = unary_row(attrs.fn).in_double ? unit_roundoff(DType::kF64) : u_;
-        return formulas::unary(attrs.fn, attrs.alpha, attrs.beta, number(x, u));
-      }
-      default:  // Clip, Cast: nothing but the rounding to the output's type
+      case Op::kCast:  // nothing but the rounding to the output's type
         return 0.0;
+      case Op::kUnary: {
+        const double u = unary_row(node_.as<UnaryAttrs>().fn).in_double ? unit_roundoff(DType::kF64) : u_;
+        return formulas::element(node_, number(x, u), b);
+      }
+      default:
+        return formulas::element(node_, a, b);
     }
   }
 

@@ -36,7 +36,8 @@ Result<int64_t> apply(Op op, int64_t a, int64_t b, DType dtype) {
   }
   int64_t bits = dtype_size(dtype) * 8;
   if (!overflow && dtype == DType::kU8) overflow = r < 0 || r > 255;
-  if (!overflow && bits < 64 && dtype != DType::kU8) {
+  if (!overflow && dtype == DType::kU32) overflow = r < 0 || r > 0xffffffff;
+  if (!overflow && bits < 64 && dtype != DType::kU8 && dtype != DType::kU32) {
     overflow = r < -(int64_t{1} << (bits - 1)) || r >= (int64_t{1} << (bits - 1));
   }
   if (overflow) return input_error("{} of {} and {} overflows {}", op_name(op), a, b, dtype_name(dtype));
@@ -92,6 +93,7 @@ Constant concat(const Graph& graph, const Node& node) {
   int64_t at = 0;
   for (ValueId id : node.inputs) {
     const Value& in = graph.value(id);
+    if (in.elements() == 0) continue;
     std::vector<std::byte> storage;
     auto data = dense_bytes(*in.constant, in.dtype, in.elements(), storage);
     int64_t part = outer == 0 ? 0 : in.elements() / outer * size;
@@ -131,8 +133,8 @@ Result<Constant> move_bytes(const Graph& graph, const Node& node) {
     indices = {v.shape, constant_doubles(*v.constant, v.dtype, v.elements())};
     inputs.push_back(&indices);
   }
-  HostTensor from{out.shape, std::vector<double>(static_cast<size_t>(out.elements()))};
-  run_element_operator(graph, node, inputs, from);
+  ThreadPool pool(1);
+  const HostTensor from = run_node(graph, node, inputs, pool);
   auto size = static_cast<size_t>(dtype_size(out.dtype));
   std::vector<std::byte> bytes(static_cast<size_t>(out.bytes()));
   for (size_t i = 0; i < from.data.size(); ++i)
@@ -146,17 +148,24 @@ bool moves_bytes(Op op) {
 
 }  // namespace
 
+// Values without elements are known before the model runs.
+bool is_known(const Value& value) {
+  return value.is_constant() || value.elements() == 0;
+}
+
 bool worth_folding(const Graph& graph, const Node& node) {
   int64_t bytes = graph.value(node.output).bytes();
   int64_t source = 0;
   std::set<ValueId> distinct(node.inputs.begin(), node.inputs.end());
-  for (ValueId id : distinct) source += static_cast<int64_t>(graph.value(id).constant->bytes.size());
+  for (ValueId id : distinct)
+    if (graph.value(id).is_constant()) source += static_cast<int64_t>(graph.value(id).constant->bytes.size());
   return bytes <= kAlwaysFold || (bytes <= 2 * source && bytes <= kNeverFold);
 }
 
 Result<std::optional<Constant>> evaluate_exactly(const Graph& graph, const Node& node) {
+  if (graph.value(node.output).elements() == 0) return make_constant({});
   for (ValueId id : node.inputs) {
-    if (!graph.value(id).is_constant()) return std::nullopt;
+    if (!is_known(graph.value(id))) return std::nullopt;
   }
   const Value& in = graph.value(node.inputs[0]);
   if (node.op == Op::kReshape || node.op == Op::kIdentity) return in.constant;
@@ -179,7 +188,7 @@ namespace {
 bool fits_double(const Graph& graph, const Node& node) {
   for (ValueId id : node.inputs) {
     const Value& v = graph.value(id);
-    if (v.dtype != DType::kI64 && v.dtype != DType::kU64) continue;
+    if (v.elements() == 0 || (v.dtype != DType::kI64 && v.dtype != DType::kU64)) continue;
     for (int64_t x : constant_integers(*v.constant, v.dtype, v.constant->splat ? 1 : v.elements())) {
       if (x > (int64_t{1} << 53) || x < -(int64_t{1} << 53)) return false;
     }
@@ -193,7 +202,7 @@ Result<std::optional<Constant>> evaluate_constant(const Graph& graph, const Node
   TCC_TRY(std::optional<Constant> result, evaluate_exactly(graph, node));
   if (result || evaluator == nullptr) return result;
   for (ValueId id : node.inputs) {
-    if (!graph.value(id).is_constant()) return result;
+    if (!is_known(graph.value(id))) return result;
   }
   if (!worth_folding(graph, node) || !fits_double(graph, node)) return result;
   TCC_TRY(result, evaluator->evaluate(graph, node));
@@ -207,7 +216,8 @@ Result<void> fold_constants(Graph& graph, Evaluator* evaluator) {
   for (NodeId id : order) {
     const Node& node = graph.node(id);
     bool constant = std::all_of(node.inputs.begin(), node.inputs.end(),
-                                [&](ValueId input) { return graph.value(input).is_constant(); });
+                                [&](ValueId input) { return is_known(graph.value(input)); });
+    constant = constant || graph.value(node.output).elements() == 0;
     std::optional<Constant> result;
     if (constant && folded <= kNeverFold) {
       auto evaluated = evaluate_constant(graph, node, evaluator);
@@ -219,7 +229,9 @@ Result<void> fold_constants(Graph& graph, Evaluator* evaluator) {
       continue;
     }
     Value& output = graph.value(node.output);
-    if (!result->splat && result->owner != graph.value(node.inputs[0]).constant->owner) folded += output.bytes();
+    const Value& first = graph.value(node.inputs[0]);
+    const bool shared = first.is_constant() && result->owner == first.constant->owner;
+    if (!result->splat && !shared) folded += output.bytes();
     output.constant = std::move(result);
     output.producer = kNone;
   }

@@ -10,25 +10,6 @@
 
 namespace tcc::graph {
 
-namespace {
-struct OpRow {
-  std::string_view name;
-  OpClass cls;
-};
-constexpr OpRow kOps[] = {
-#define X(enumerator, text, attributes, cls, fewest, most) {text, OpClass::cls},
-    TCC_GRAPH_OPS(X)
-#undef X
-};
-}  // namespace
-
-std::string_view op_name(Op op) {
-  return kOps[static_cast<size_t>(op)].name;
-}
-OpClass op_class(Op op) {
-  return kOps[static_cast<size_t>(op)].cls;
-}
-
 std::string_view node_name(const Node& node) {
   if (node.op == Op::kUnary) return unary_row(node.as<UnaryAttrs>().fn).name;
   if (node.op == Op::kBinary) return binary_name(node.as<BinaryAttrs>().fn);
@@ -178,6 +159,12 @@ double node_flops(const Graph& graph, const Node& node) {
     }
     case OpClass::kWindow:
       if (node.op == Op::kLrn) return out * static_cast<double>(2 * node.as<LrnAttrs>().size + 3);
+      if (node.op == Op::kResample) {
+        double taps = 1;
+        for (size_t i = 1; i < node.inputs.size(); i += 2)
+          taps *= static_cast<double>(graph.value(node.inputs[i]).shape.back());
+        return 2 * out * taps;
+      }
       return out * product(node.as<PoolAttrs>().kernel);
     case OpClass::kReduction:
       return static_cast<double>(graph.value(node.inputs[0]).elements());

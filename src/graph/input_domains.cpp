@@ -32,6 +32,8 @@ bool moves(const Node& node, size_t operand) {
       return operand == 0;
     case Op::kWhere:
       return operand > 0;
+    case Op::kScatter:
+      return operand != 1;
     default:
       return false;
   }
@@ -100,6 +102,13 @@ InputDomain needed(const Graph& graph, const Node& node, size_t operand) {
     case Op::kGather:
     case Op::kGatherElements:
       return operand == 1 ? below(data[static_cast<size_t>(node.as<AxisAttrs>().axis)]) : InputDomain{};
+    case Op::kScatter: {
+      if (operand != 1) return {};
+      const int64_t axis = node.as<ScatterAttrs>().axis;
+      if (axis >= 0) return below(data[static_cast<size_t>(axis)]);
+      const auto depth = static_cast<size_t>(graph.value(node.inputs[1]).shape.back());
+      return below(*std::min_element(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(depth)));
+    }
     case Op::kGatherNd: {
       if (operand != 1) return {};
       const auto batch = static_cast<size_t>(node.as<GatherNdAttrs>().batch_dims);

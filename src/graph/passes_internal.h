@@ -21,11 +21,7 @@ std::vector<int64_t> broadcast_strides(const Shape& shape, const Shape& onto);
 // Strides of a dense tensor.
 std::vector<int64_t> dense_strides(const Shape& shape);
 
-// The operators of infer_elements.cpp and reference_elements.cpp. `out` has its shape and size.
 Result<void> need_axis(int64_t axis, const Shape& shape);
-Result<TensorType> infer_element_operator(const Graph& graph, const Node& node);
-void run_element_operator(const Graph& graph, const Node& node, const std::vector<const HostTensor*>& inputs,
-                          HostTensor& out);
 // A number as an integer type keeps it: truncated, wrapped to its width.
 double wrap_integer(double v, DType dtype);
 
@@ -43,7 +39,8 @@ struct WinogradOperands {
 void run_winograd(const ConvAttrs& attrs, const Shape& in, const Shape& out, const WinogradOperands& operands,
                   int64_t plane, double* y);
 
-// The growth limit of constant folding; all inputs are constant.
+bool is_known(const Value& value);  // constant, or without elements
+// The growth limit of constant folding; all inputs are known.
 bool worth_folding(const Graph& graph, const Node& node);
 
 // Walks the indices of a shape in row-major order.

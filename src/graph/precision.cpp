@@ -38,50 +38,15 @@ Policy binary_policy(BinaryFn fn) {
 
 // Of an operator by itself; Lowering::policy_of looks at the operands, too.
 Policy operator_policy(const Node& node) {
-  switch (node.op) {
-    case Op::kConv:
-    case Op::kGemm:
-    case Op::kMatMul:
+  switch (op_precision(node.op)) {
+    case OpPrecision::kProduct:
       return Policy::kLow;
-    // Kernels sum and normalize in f32.
-    case Op::kMaxPool:
-    case Op::kAveragePool:
-    case Op::kLrn:
-    case Op::kReduceMean:
-    case Op::kReduceMax:
-    case Op::kReduceMin:
-    case Op::kSoftmax:
-    case Op::kLayerNorm:
-    case Op::kRelu:
-    case Op::kLeakyRelu:
-    case Op::kClip:
-    case Op::kSigmoid:
-    case Op::kTanh:
-    case Op::kAdd:
-    case Op::kSub:
-    case Op::kMul:
-    case Op::kDiv:
-    case Op::kWhere:
-    case Op::kReshape:
-    case Op::kIdentity:
-    case Op::kTranspose:
-    case Op::kConcat:
-    case Op::kPad:
-    case Op::kSlice:
-    case Op::kExpand:
-    case Op::kGather:
-    case Op::kGatherElements:
-    case Op::kGatherNd:
+    case OpPrecision::kFollow:
       return Policy::kFollow;
-    case Op::kUnary:
-      return unary_policy(node.as<UnaryAttrs>().fn);
-    case Op::kBinary:
-      return binary_policy(node.as<BinaryAttrs>().fn);
-    case Op::kReduceSum:
-    case Op::kReduceProd:
-    case Op::kBatchNorm:
-    case Op::kCast:
+    case OpPrecision::kFull:
       return Policy::kFull;
+    case OpPrecision::kFunction:
+      return node.op == Op::kUnary ? unary_policy(node.as<UnaryAttrs>().fn) : binary_policy(node.as<BinaryAttrs>().fn);
   }
   TCC_UNREACHABLE();
 }

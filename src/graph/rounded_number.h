@@ -121,4 +121,15 @@ inline Rounded floor_mod(const Rounded& x, const Rounded& y) {
   return rounded(x, y, floor_mod(x.v, y.v), 0);
 }
 
+// Of integers, which are exact.
+inline Rounded bit_not(const Rounded& x) {
+  return bit_not(x.v);
+}
+// clang-format off
+#define X(function) \
+  inline Rounded function(const Rounded& x, const Rounded& y) { return function(x.v, y.v); }
+X(bit_and) X(bit_or) X(bit_xor) X(shift_left) X(shift_right)
+#undef X
+// clang-format on
+
 }  // namespace tcc::graph::formulas

@@ -229,6 +229,8 @@ void eliminate(Graph& graph) {
         node.inputs[0] = graph.node(in.producer).inputs[0];
       }
     }
+    if (node.op == Op::kConcat && graph.value(node.output).elements() > 0)
+      std::erase_if(node.inputs, [&](ValueId part) { return graph.value(part).elements() == 0; });
     if (is_noop(graph, node)) {
       replacements.replace(node.output, node.inputs[0]);
     } else {

@@ -68,6 +68,8 @@ class NodeContext {
   const std::string& op() const { return proto_.op_type(); }
   // Of ai.onnx itself: other domains count their own versions.
   bool standard() const { return proto_.domain().empty() || proto_.domain() == "ai.onnx"; }
+  // Of the node in the model.
+  int64_t number() const { return std::ssize(graph_.sources); }
 
   // --- inputs; optional ones at the end are dropped, others may be absent
   size_t input_count() const { return inputs_.size(); }
@@ -83,7 +85,9 @@ class NodeContext {
   const Items& items() const { return inputs_; }
   Result<const std::vector<graph::ValueId>*> list(size_t i) const;
 
-  // The numbers of an input that must be known when compiling.
+  // An input that must be known when compiling.
+  Result<const graph::Value*> known_input(size_t i, const char* what) const;
+  // Its numbers.
   Result<std::vector<int64_t>> constant_integers(size_t i, const char* what) const;
   Result<std::vector<int64_t>> optional_integers(size_t i, const char* what) const;  // empty where the input is absent
   Result<double> constant_scalar(size_t i, const char* what) const;

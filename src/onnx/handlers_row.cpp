@@ -16,31 +16,36 @@ using graph::ValueId;
 
 namespace {
 
-constexpr int64_t kMaxScan = 4096;  // CumSum multiplies with a triangular matrix of that many rows
-
 // x - max, and log(sum(exp(x - max))) beside it, along one axis.
 struct Shifted {
   ValueId x, log_sum;
 };
-Result<Shifted> log_sum_of(NodeContext& c, ValueId x, std::vector<int64_t> axes) {
-  TCC_TRY(ValueId shifted, c.arithmetic(Op::kSub, x, c.reduce(Op::kReduceMax, x, axes, true)));
+Result<Shifted> log_sum_of(NodeContext& c, ValueId x, const Made& max, std::vector<int64_t> axes) {
+  TCC_TRY(ValueId shifted, c.arithmetic(Op::kSub, x, max));
   Made sum = c.reduce(Op::kReduceSum, c.unary(UnaryFn::kExp, shifted), axes, true);
   TCC_TRY(ValueId log, c.unary(UnaryFn::kLog, sum));
   return Shifted{shifted, log};
 }
 
 Result<ValueId> log_softmax(NodeContext& c, ValueId x, int64_t axis) {
-  TCC_TRY(Shifted s, log_sum_of(c, x, {axis}));
+  TCC_TRY(Shifted s, log_sum_of(c, x, c.reduce(Op::kReduceMax, x, {axis}, true), {axis}));
   return c.arithmetic(Op::kSub, s.x, s.log_sum);
 }
 
-// The position of the first (or last) extremum along an axis, as i64 with the axis kept.
+// The greatest or least elements along axes; NaN where an element is.
+Made extremum(NodeContext& c, const Made& x, bool max, std::vector<int64_t> axes, bool keep_dims) {
+  if (!x) return x;
+  const bool nan = graph::is_float(c.value(*x).dtype) && !axes.empty();
+  return c.emit(max ? Op::kReduceMax : Op::kReduceMin, graph::ReduceAttrs{std::move(axes), keep_dims, nan}, {x});
+}
+
+// The position of the first (or last) extremum along an axis, as i64 with the axis kept. NaN is one, wherever it is.
 Result<ValueId> arg_extremum(NodeContext& c, ValueId x, int64_t axis, bool max, bool last) {
   const Shape shape = c.value(x).shape;
   int64_t extent = shape[static_cast<size_t>(axis)];
-  Made hit = c.binary(BinaryFn::kEqual, x, c.reduce(max ? Op::kReduceMax : Op::kReduceMin, x, {axis}, true));
+  Made hit = c.binary(BinaryFn::kEqual, x, extremum(c, x, max, {axis}, true));
+  if (graph::is_float(c.value(x).dtype)) hit = c.binary(BinaryFn::kOr, hit, c.unary(UnaryFn::kIsNan, x));
   Made position = c.iota(DType::kI64, extent, static_cast<size_t>(axis), shape.size());
-  // Where nothing is equal (NaN) the result still is a position.
   ValueId none = c.scalar(DType::kI64, last ? 0 : static_cast<double>(extent - 1));
   return c.reduce(last ? Op::kReduceMax : Op::kReduceMin, c.where(hit, position, none), {axis}, true);
 }
@@ -101,12 +106,17 @@ Result<void> import_reduce(NodeContext& c) {
   if (axes.empty()) axes = axes_from(0, c.rank(0));
   TCC_TRY(axes, c.normalize_axes(axes, c.rank(0)));
   ValueId x = c.input(0);
+  if (c.op() == "ReduceMax" || c.op() == "ReduceMin")
+    return c.finish(extremum(c, x, c.op() == "ReduceMax", axes, keep));
   if (auto plain = kPlain.find(c.op()); plain != kPlain.end())
     return c.finish(plain->second, graph::ReduceAttrs{axes, keep}, {x});
 
   if (c.op() == "ReduceLogSumExp") {
-    TCC_TRY(Shifted s, log_sum_of(c, x, axes));
-    TCC_TRY(ValueId y, c.arithmetic(Op::kAdd, s.log_sum, c.reduce(Op::kReduceMax, x, axes, true)));
+    // Infinite elements are not shifted: infinity minus itself would not be a number.
+    TCC_TRY(ValueId max, c.reduce(Op::kReduceMax, x, axes, true));
+    TCC_TRY(max, c.where(c.unary(UnaryFn::kIsInf, max, 1, 1), c.scalar(c.value(max).dtype, 0), max));
+    TCC_TRY(Shifted s, log_sum_of(c, x, max, axes));
+    TCC_TRY(ValueId y, c.arithmetic(Op::kAdd, s.log_sum, max));
     Shape shape;
     for (int64_t i = 0; i < c.rank(0); ++i) {
       bool reduced = std::binary_search(axes.begin(), axes.end(), i);
@@ -131,33 +141,6 @@ Result<void> import_arg(NodeContext& c) {
   Shape shape = c.value(y).shape;
   if (!keep) shape.erase(shape.begin() + axis);
   return c.finish(c.emit_reshape(y, shape));
-}
-
-// A product with a triangular matrix of ones: y[.., i, ..] = sum over j of T[i, j] x[.., j, ..].
-Result<void> import_cumsum(NodeContext& c) {
-  TCC_TRY(bool exclusive, c.get_flag("exclusive", false));
-  TCC_TRY(bool reverse, c.get_flag("reverse", false));
-  TCC_TRY(double axis_value, c.constant_scalar(1, "axis"));
-  TCC_TRY(int64_t axis, c.normalize_axis(static_cast<int64_t>(axis_value), c.rank(0)));
-  const Shape shape = c.input_value(0).shape;
-  DType dtype = c.input_value(0).dtype;
-  int64_t n = shape[static_cast<size_t>(axis)];
-  if (n > kMaxScan) return refuse(Refusal::kTooLarge, "sums over {} elements; at most {} are supported", n, kMaxScan);
-  // Integers are summed as doubles, exact below 2^53.
-  DType through = graph::is_float(dtype) ? dtype : DType::kF64;
-  std::vector<double> ones(static_cast<size_t>(n * n), 0.0);
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; j < n; ++j) {
-      bool in = reverse ? j >= i : j <= i;
-      if (in && !(exclusive && i == j)) ones[static_cast<size_t>(i * n + j)] = 1;
-    }
-  }
-  ValueId matrix = c.constant(through, {n, n}, graph::make_constant_from_doubles(through, ones));
-  int64_t outer = graph::element_count(Shape(shape.begin(), shape.begin() + axis));
-  int64_t inner = graph::element_count(Shape(shape.begin() + axis + 1, shape.end()));
-  Made x = c.emit_reshape(c.cast(c.input(0), through), {outer, n, inner});
-  Made sums = c.emit(Op::kMatMul, graph::MatMulAttrs{}, {matrix, x});
-  return c.finish(c.cast(c.emit_reshape(sums, shape), dtype));
 }
 
 Result<void> import_layer_norm(NodeContext& c) {

@@ -78,6 +78,11 @@ tl::unexpected<Error> NodeContext::refuse_run_time(size_t i, const char* what) c
                                     fmt::join(names, "=@FILE.pb --freeze ")));
 }
 
+Result<const graph::Value*> NodeContext::known_input(size_t i, const char* what) const {
+  if (!input_value(i).is_constant()) return refuse_run_time(i, what);
+  return &input_value(i);
+}
+
 Result<std::vector<int64_t>> NodeContext::constant_integers(size_t i, const char* what) const {
   if (!has_input(i)) return input_error("{} (input {}) must be a tensor", what, i);
   const graph::Value& v = input_value(i);

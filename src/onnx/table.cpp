@@ -31,7 +31,6 @@ constexpr int64_t kNow = kNewestOpset;
   X("ConstantOfShape", 9, kNow, 1, 1, import_constant_of_shape) \
   X("Conv", 1, kNow, 2, 3, import_conv) \
   X("ConvTranspose", 1, kNow, 2, 3, import_conv_transpose) \
-  X("CumSum", 11, kNow, 2, 2, import_cumsum) \
   X("DepthToSpace", 1, kNow, 1, 1, import_depth_to_space) \
   X("Div", 1, kNow, 2, 2, import_binary) \
   X("Dropout", 1, 11, 1, 1, import_dropout) \
@@ -191,6 +190,35 @@ constexpr int64_t kNow = kNewestOpset;
   X("SimplifiedLayerNormalization", 1, kNow, 2, 2, import_simplified_layer_norm) \
   X("SkipLayerNormalization", 1, kNow, 3, 5, import_skip_layer_norm) \
   X("SkipSimplifiedLayerNormalization", 1, kNow, 3, 4, import_skip_layer_norm)
+// Operators that place, order and sample elements.
+#define TCC_ONNX_PLACING_OPERATORS(X) \
+  X("Bernoulli", 15, kNow, 1, 1, import_bernoulli) \
+  X("BitShift", 11, kNow, 2, 2, import_bit_shift) \
+  X("BitwiseAnd", 18, kNow, 2, 2, import_bitwise) \
+  X("BitwiseOr", 18, kNow, 2, 2, import_bitwise) \
+  X("BitwiseXor", 18, kNow, 2, 2, import_bitwise) \
+  X("Compress", 9, kNow, 2, 2, import_compress) \
+  X("CumProd", 26, kNow, 2, 2, import_cumulative) \
+  X("CumSum", 11, kNow, 2, 2, import_cumulative) \
+  X("GridSample", 16, kNow, 2, 2, import_grid_sample) \
+  X("MaxUnpool", 9, kNow, 2, 3, import_max_unpool) \
+  X("Multinomial", 7, kNow, 1, 1, import_multinomial) \
+  X("NonZero", 9, kNow, 1, 1, import_non_zero) \
+  X("RandomNormal", 1, kNow, 0, 0, import_random) \
+  X("RandomNormalLike", 1, kNow, 1, 1, import_random) \
+  X("RandomUniform", 1, kNow, 0, 0, import_random) \
+  X("RandomUniformLike", 1, kNow, 1, 1, import_random) \
+  X("Resize", 10, 10, 2, 2, import_upsample) \
+  X("Resize", 11, kNow, 1, 4, import_resize) \
+  X("RoiAlign", 10, kNow, 3, 3, import_roi_align) \
+  X("Scatter", 9, 10, 3, 3, import_scatter_elements) \
+  X("ScatterElements", 11, kNow, 3, 3, import_scatter_elements) \
+  X("ScatterND", 11, kNow, 3, 3, import_scatter_nd) \
+  X("TopK", 1, 9, 1, 1, import_top_k) \
+  X("TopK", 10, kNow, 2, 2, import_top_k) \
+  X("Unique", 11, kNow, 1, 1, import_unique) \
+  X("Upsample", 1, 8, 1, 1, import_upsample) \
+  X("Upsample", 9, 9, 2, 2, import_upsample)
 // clang-format on
 
 #define TCC_X(op, since, until, fewest, most, handler) Result<void> handler(NodeContext&);
@@ -198,6 +226,7 @@ TCC_ONNX_OPERATORS(TCC_X)
 TCC_ONNX_LIST_OPERATORS(TCC_X)
 TCC_ONNX_COMPOSED_OPERATORS(TCC_X)
 TCC_ONNX_MICROSOFT_OPERATORS(TCC_X)
+TCC_ONNX_PLACING_OPERATORS(TCC_X)
 #undef TCC_X
 Result<void> import_function(NodeContext&);  // of one element: the rows of graph/scalar.h
 
@@ -205,7 +234,7 @@ const std::vector<OperatorRow>& operator_table() {
   static const std::vector<OperatorRow> kTable = [] {
     std::vector<OperatorRow> rows = {
 #define TCC_X(op, since, until, fewest, most, handler) {"", op, since, until, fewest, most, handler},
-        TCC_ONNX_OPERATORS(TCC_X) TCC_ONNX_COMPOSED_OPERATORS(TCC_X)
+        TCC_ONNX_OPERATORS(TCC_X) TCC_ONNX_COMPOSED_OPERATORS(TCC_X) TCC_ONNX_PLACING_OPERATORS(TCC_X)
 #undef TCC_X
 #define TCC_X(op, since, until, fewest, most, handler) {"com.microsoft", op, since, until, fewest, most, handler},
             TCC_ONNX_MICROSOFT_OPERATORS(TCC_X)

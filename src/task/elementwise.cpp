@@ -66,45 +66,19 @@ Expr GroupNest::elementwise_value(const graph::Node& node, const Exprs& at, cons
   auto channel = [&](size_t i) { return read(operand(node.inputs[i]), {at[1]}); };
   Expr x = in(0);
   switch (node.op) {
-    // Comparisons rather than max and min: NaN stays NaN.
-    case Op::kRelu:
-      return b().select(b().lt(x, real(0)), real(0), x);
-    case Op::kLeakyRelu:
-      return b().select(b().lt(x, real(0)), b().mul(x, real(node.as<graph::LeakyAttrs>().alpha)), x);
     case Op::kClip: {
-      const auto& a = node.as<graph::ClipAttrs>();
-      if (is_float(compute_)) {
-        Expr top = std::isinf(a.max) ? x : b().select(b().lt(real(a.max), x), real(a.max), x);
-        return std::isinf(a.min) ? top : b().select(b().lt(x, real(a.min)), real(a.min), top);
-      }
+      if (is_float(compute_)) break;
       // Bounds beyond the integer type change nothing.
+      const auto& a = node.as<graph::ClipAttrs>();
       double least = -std::ldexp(1, static_cast<int>(8 * type_bytes(compute_)) - 1), most = -least - 1;
       if (compute_ == Type::kU8) least = 0, most = 255;
       Expr y = a.max < most ? b().min(x, real(std::floor(std::max(a.max, least)))) : x;
       return a.min > least ? b().max(y, real(std::ceil(std::min(a.min, most)))) : y;
     }
-    case Op::kSigmoid:
-      return call(Intrinsic::kSigmoid, x);
-    case Op::kTanh:
-      return call(Intrinsic::kTanh, x);
-    case Op::kAdd:
-      return b().add(x, in(1));
-    case Op::kSub:
-      return b().sub(x, in(1));
-    case Op::kMul:
-      return b().mul(x, in(1));
-    case Op::kDiv:
-      return b().div(x, in(1));
     case Op::kBatchNorm: {
       Expr deviation = call(Intrinsic::kSqrt, b().add(channel(4), real(node.as<graph::BatchNormAttrs>().epsilon)));
       Expr normal = b().div(b().sub(x, channel(3)), deviation);
       return b().add(b().mul(normal, channel(1)), channel(2));
-    }
-    case Op::kUnary:
-      return unary_value(b(), node.as<graph::UnaryAttrs>(), x);
-    case Op::kBinary: {
-      const bool is_unsigned = graph::is_wide_unsigned(value(node.inputs[0]).dtype);
-      return binary_value(b(), node.as<graph::BinaryAttrs>().fn, is_unsigned, x, in(1));
     }
     case Op::kWhere:
       return b().select(x, in(1), in(2));
@@ -113,7 +87,8 @@ Expr GroupNest::elementwise_value(const graph::Node& node, const Exprs& at, cons
     default:
       break;
   }
-  TCC_UNREACHABLE("{} is not elementwise", graph::op_name(node.op));
+  const bool is_unsigned = graph::is_wide_unsigned(value(node.inputs[0]).dtype);
+  return element_value(b(), node, is_unsigned, x, node.inputs.size() == 2 ? in(1) : nullptr);
 }
 
 bool GroupNest::rounds_weights(const graph::Node& cast) const {
@@ -145,6 +120,8 @@ Expr GroupNest::cast_value(graph::DType from, graph::DType to, Expr x) {
     Expr lifted = b().add(wide, b().real(0x1p64, Type::kF64));
     x = b().select(b().lt(wide, b().real(0, Type::kF64)), lifted, wide);
   }
+  // As the standard's reference: the low bits of the 32-bit integer.
+  if (is_float(x->type) && (target == Type::kI8 || target == Type::kU8)) x = b().cast(x, Type::kI32);
   return b().cast(x, target);
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tcc/ir/block_names.h"
@@ -72,23 +73,17 @@ class GroupNest {
 
   void add_params(Task& task);
   void plan(const graph::Node& node);  // appends the node's stages
+#define TCC_X(loops) void loops(const graph::Node& node);
+  TCC_GRAPH_LOOPS(TCC_X)
+#undef TCC_X
   // windows.cpp
   struct ConvNest;
-  void plan_conv(const graph::Node& node);
+  void plan_direct_conv(const graph::Node& node);
   // In front of the convolution; `source` becomes what it reads.
   ir::Stmt emit_padded(const ConvNest& c, Tensor& source);
   ir::Stmt emit_gathered(const ConvNest& c, Tensor& source);
   ir::Stmt emit_conv(const ConvNest& c, const std::string& name, const Tensor& out, const Tensor& source);
-  void plan_pool(const graph::Node& node);
-  void plan_lrn(const graph::Node& node);
   void plan_winograd(const graph::Node& node);  // winograd.cpp
-  void plan_gemm(const graph::Node& node);
-  void plan_matmul(const graph::Node& node);
-  void plan_reduce(const graph::Node& node);
-  void plan_softmax(const graph::Node& node);
-  void plan_elementwise(const graph::Node& node);
-  void plan_move(const graph::Node& node);
-  void plan_layer_norm(const graph::Node& node);
   ir::Expr cast_value(graph::DType from, graph::DType to, ir::Expr x);
   // Of a slice, an expansion or a gather.
   ir::Expr moved_value(const graph::Node& node, const Exprs& at);
@@ -97,6 +92,22 @@ class GroupNest {
   ir::Type widened(graph::DType dtype) const;
   // The operand's element in its own (widened) type.
   ir::Expr read_own(graph::ValueId id, const Exprs& at, const graph::Shape& shape);
+  // scatter.cpp
+  struct ScatterNest;
+  // Does update `over` go to element `at`?
+  ir::Expr scatter_hits(const ScatterNest& s, const Exprs& at, const Exprs& over);
+  ir::Expr scatter_covers(const ScatterNest& s, const Exprs& at);
+  ir::Expr scatter_update(const ScatterNest& s, const Exprs& at, const Exprs& over, ir::Expr predicate);
+  ir::Stmt emit_scatter_last(const ScatterNest& s, const std::string& name, const Tensor& out);
+  ir::Stmt emit_scatter_reduction(const ScatterNest& s, const std::string& name, const Tensor& out);
+  // f() with another compute type.
+  template <class F>
+  auto computing(ir::Type type, F f) {
+    const ir::Type saved = std::exchange(compute_, type);
+    auto made = f();
+    compute_ = saved;
+    return made;
+  }
   ir::Stmt emit_softmax(const graph::Node& node, const Tensor& out);
   ir::Stmt emit_concat(const graph::Node& node, const Tensor& out);
   // elementwise.cpp

@@ -1,5 +1,6 @@
-// What operators mean in loops: products and reductions. The others are in elementwise.cpp, moves.cpp, rows.cpp,
-// windows.cpp and winograd.cpp.
+// What operators mean in loops: products and reductions. The other files have the others.
+
+#include <limits>
 
 #include "nest.h"
 #include "tcc/support/check.h"
@@ -10,23 +11,15 @@ using namespace ir;
 using graph::Op;
 
 void GroupNest::plan(const graph::Node& node) {
-  switch (graph::op_class(node.op)) {
-    case graph::OpClass::kContraction:
-      if (node.op == Op::kConv) return node.as<graph::ConvAttrs>().winograd > 0 ? plan_winograd(node) : plan_conv(node);
-      return node.op == Op::kGemm ? plan_gemm(node) : plan_matmul(node);
-    case graph::OpClass::kWindow:
-      return node.op == Op::kLrn ? plan_lrn(node) : plan_pool(node);
-    case graph::OpClass::kReduction:
-      return plan_reduce(node);
-    case graph::OpClass::kRowwise:
-      return node.op == Op::kSoftmax ? plan_softmax(node) : plan_layer_norm(node);
-    case graph::OpClass::kElementwise:
-      return plan_elementwise(node);
-    case graph::OpClass::kMove:
-      return plan_move(node);
-    case graph::OpClass::kView:
-      break;
-  }
+  static constexpr void (GroupNest::* kLoops[])(const graph::Node&) = {
+#define X(enumerator, text, attributes, cls, fewest, most, type, run, precision, loops) &GroupNest::loops,
+      TCC_GRAPH_OPS(X)
+#undef X
+  };
+  (this->*kLoops[static_cast<size_t>(node.op)])(node);
+}
+
+void GroupNest::plan_nothing(const graph::Node& node) {
   TCC_UNREACHABLE("{} makes no code", graph::op_name(node.op));
 }
 
@@ -128,27 +121,44 @@ void GroupNest::plan_reduce(const graph::Node& node) {
                         : min     ? ReducerKind::kMin
                         : product ? ReducerKind::kProd
                                   : ReducerKind::kSum;
-  add_stage(max       ? "reduce_max"
-            : min     ? "reduce_min"
-            : product ? "reduce_prod"
-                      : "reduce_sum",
-            node, true, [=, this, &node](const std::string& name, const Tensor& out) {
-              static constexpr const char* kNames[] = {"r0", "r1", "r2",  "r3",  "r4",  "r5",  "r6",  "r7",
-                                                       "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
-              std::vector<NestAxis> reduce;
-              for (size_t i = 0; i < in_shape.size(); ++i)
-                if (reduced[i]) reduce.push_back({kNames[i], in_shape[i]});
-              return reduce_nest(name, axes_of(out.shape), reduce, reducer, out, nullptr,
-                                 [&](const Exprs& at, const Exprs& over) {
-                                   Exprs x;
-                                   size_t r = 0, s = 0;
-                                   for (size_t i = 0; i < in_shape.size(); ++i) {
-                                     x.push_back(reduced[i] ? over[r++] : at[s]);
-                                     if (!reduced[i] || a.keep_dims) ++s;
-                                   }
-                                   return read(operand(node.inputs[0]), x);
-                                 });
-            });
+  static constexpr const char* kNames[] = {"r0", "r1", "r2",  "r3",  "r4",  "r5",  "r6",  "r7",
+                                           "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"};
+  std::vector<NestAxis> reduce;
+  for (size_t i = 0; i < in_shape.size(); ++i)
+    if (reduced[i]) reduce.push_back({kNames[i], in_shape[i]});
+  auto element = [=, this, &node](const Exprs& at, const Exprs& over) {
+    Exprs x;
+    size_t r = 0, s = 0;
+    for (size_t i = 0; i < in_shape.size(); ++i) {
+      x.push_back(reduced[i] ? over[r++] : at[s]);
+      if (!reduced[i] || a.keep_dims) ++s;
+    }
+    return read(operand(node.inputs[0]), x);
+  };
+  const char* name = max ? "reduce_max" : min ? "reduce_min" : product ? "reduce_prod" : "reduce_sum";
+  add_stage(name, node, true, [=, this](const std::string& unique, const Tensor& out) {
+    return reduce_nest(unique, axes_of(out.shape), reduce, reducer, out, nullptr, element);
+  });
+  if (a.keeps_nan) {
+    // Max and Min of the IR leave NaN out. A sum of the elements that are NaN is NaN where one is, else 0.
+    Stage& extremum = stages_.back();
+    auto emit = extremum.emit;
+    extremum.combines = false;
+    extremum.emit = [=, this](const std::string& unique, const Tensor& out) {
+      const Tensor found = make_temp(unique, out.shape), nans = make_temp("nan_sum", out.shape);
+      auto nan_or_zero = [&](const Exprs& at, const Exprs& over) {
+        Expr x = element(at, over);
+        return b().select(b().ne(x, x), real(std::numeric_limits<double>::quiet_NaN()), real(0));
+      };
+      return b().seq(std::array<Stmt, 3>{
+          emit(unique, found),
+          reduce_nest("nan_sum", axes_of(out.shape), reduce, ReducerKind::kSum, nans, nullptr, nan_or_zero),
+          map_nest(unique + "_or_nan", axes_of(out.shape), out, [&](const Exprs& at) {
+            Expr n = read(nans, at);
+            return b().select(b().ne(n, n), n, read(found, at));
+          })});
+    };
+  }
   if (!mean) return;
   double terms =
       static_cast<double>(value(node.inputs[0]).elements()) / static_cast<double>(value(node.output).elements());

@@ -106,7 +106,7 @@ Number asinh(const Number& x) {
   return select(x < 0.0, -y, y);
 }
 Number acosh(const Number& x) {
-  return log(x + sqrt(x * x - 1.0));
+  return log(x + sqrt(x - 1.0) * sqrt(x + 1.0));  // NaN below 1
 }
 Number atanh(const Number& x) {
   return 0.5 * log((1.0 + x) / (1.0 - x));
@@ -145,12 +145,74 @@ Number pow(const Number& x, const Number& y) {
 }
 Number fmod(const Number& x, const Number& y) {
   const Number q = x / y;
-  return x - (is_float(q.type()) ? select(q < 0.0, ceil(q), floor(q)) : q) * y;
+  if (!is_float(q.type())) return x - q * y;
+  const Number rest = x - select(q < 0.0, ceil(q), floor(q)) * y;
+  // By infinity a number is its own remainder.
+  return select(is_infinite(y, true, true) && !is_infinite(x, true, true), x, rest);
 }
 Number floor_mod(const Number& x, const Number& y) {
   const Number r = fmod(x, y);
   if (x.type() == Type::kU8) return r;
   return select(r != 0.0 && (r < 0.0) != (y < 0.0), r + y, r);
+}
+
+// --- bits of integers, by index arithmetic, which is exact and rounds quotients down
+// -------------------------------------
+
+Expr bit_of(Builder& b, Expr x, int i) {
+  return b.floor_mod(b.floor_div(x, b.integer(int64_t{1} << i)), b.integer(2));
+}
+Expr wide_integer(const Number& x) {
+  return x.b().cast(x.expr(), Type::kI64);
+}
+// Every bit of both operands: the sum of 2^i * bit(i), where the highest bit of a signed type counts negative.
+template <class Bit>
+Number by_bits(const Number& x, const Number& y, Bit bit) {
+  Builder& b = x.b();
+  const int width = 8 * static_cast<int>(type_bytes(x.type()));
+  Expr p = wide_integer(x), q = wide_integer(y), sum = b.integer(0);
+  for (int i = 0; i < width; ++i) {
+    const bool negative = i + 1 == width && x.type() != Type::kU8;
+    const int64_t weight = i == 63 ? INT64_MIN : negative ? -(int64_t{1} << i) : int64_t{1} << i;
+    // The quotient by 2^63 does not fit: the sign says the highest of 64 bits.
+    auto own = [&](Expr e) {
+      return i == 63 ? b.select(b.lt(e, b.integer(0)), b.integer(1), b.integer(0)) : bit_of(b, e, i);
+    };
+    sum = b.add(sum, b.scale(bit(own(p), own(q)), weight));
+  }
+  return {b, b.cast(sum, x.type())};
+}
+Number bit_not(const Number& x) {
+  return {x.b(), x.b().cast(x.b().sub(x.b().integer(-1), wide_integer(x)), x.type())};
+}
+Number bit_and(const Number& x, const Number& y) {
+  return by_bits(x, y, [&](Expr p, Expr q) { return x.b().mul(p, q); });
+}
+Number bit_or(const Number& x, const Number& y) {
+  return by_bits(x, y, [&](Expr p, Expr q) { return x.b().max(p, q); });
+}
+Number bit_xor(const Number& x, const Number& y) {
+  return by_bits(x, y, [&](Expr p, Expr q) { return x.b().sub(x.b().max(p, q), x.b().min(p, q)); });
+}
+// 2^y for 0 <= y < 63.
+Expr power_of_two(Builder& b, Expr y) {
+  Expr power = b.integer(1);
+  for (int i = 0; i < 6; ++i)
+    power = b.mul(power,
+                  b.select(b.eq(bit_of(b, y, i), b.integer(1)), b.integer(int64_t{1} << (1 << i) % 63), b.integer(1)));
+  return power;
+}
+Number shift_left(const Number& x, const Number& y) {
+  Builder& b = x.b();
+  Expr by = wide_integer(y), fits = b.logical_and(b.le(b.integer(0), by), b.lt(by, b.integer(63)));
+  Expr moved = b.mul(wide_integer(x), power_of_two(b, b.max(b.integer(0), b.min(by, b.integer(62)))));
+  return {b, b.cast(b.select(fits, moved, b.integer(0)), x.type())};
+}
+Number shift_right(const Number& x, const Number& y) {
+  Builder& b = x.b();
+  Expr by = wide_integer(y), fits = b.logical_and(b.le(b.integer(0), by), b.lt(by, b.integer(63)));
+  Expr moved = b.floor_div(wide_integer(x), power_of_two(b, b.max(b.integer(0), b.min(by, b.integer(62)))));
+  return {b, b.cast(b.select(fits, moved, b.integer(0)), x.type())};
 }
 
 // A number with the top bit is above all without.
@@ -178,22 +240,37 @@ Expr unsigned_value(Builder& b, BinaryFn fn, Expr x, Expr y) {
   TCC_UNREACHABLE("{} of unsigned numbers", graph::binary_name(fn));
 }
 
-}  // namespace
-
-Expr unary_value(Builder& b, const graph::UnaryAttrs& a, Expr x) {
-  const Type type = x->type;
-  const bool wide = type == Type::kF32 && graph::unary_row(a.fn).in_double;
-  const Number y = graph::formulas::unary(a.fn, a.alpha, a.beta, Number(b, wide ? b.cast(x, Type::kF64) : x));
-  return wide ? b.cast(y.expr(), type) : y.expr();
+// Quotients, remainders and shifts of u32 by way of i64, which holds them all. Those of u64 are right below 2^63.
+Expr of_unsigned(Builder& b, const graph::Node& node, Expr x, Expr y) {
+  auto value = [&](Expr e) {
+    Expr wide = b.cast(e, Type::kI64);
+    return e->type == Type::kI32 ? b.select(b.lt(wide, b.integer(0)), b.offset(wide, int64_t{1} << 32), wide) : wide;
+  };
+  const Number p(b, value(x)), q(b, value(y));
+  return b.cast(graph::formulas::element(node, p, q).expr(), x->type);
 }
 
-Expr binary_value(Builder& b, BinaryFn fn, bool is_unsigned, Expr x, Expr y) {
-  if (is_unsigned && fn != BinaryFn::kEqual) return unsigned_value(b, fn, x, y);
+}  // namespace
+
+Expr element_value(Builder& b, const graph::Node& node, bool is_unsigned, Expr x, Expr y) {
   const Type type = x->type;
-  // Integer powers and quotients of floats need more digits than the type has.
-  const bool wide = (fn == BinaryFn::kPow && !is_float(type)) || (fn == BinaryFn::kFMod && type == Type::kF32);
-  auto number = [&](Expr e) { return Number(b, wide ? b.cast(e, Type::kF64) : e); };
-  const Expr z = graph::formulas::binary(fn, number(x), number(y)).expr();
+  bool wide = false;
+  if (is_unsigned && node.op == graph::Op::kDiv) return of_unsigned(b, node, x, y);
+  if (node.op == graph::Op::kUnary) {
+    wide = type == Type::kF32 && graph::unary_row(node.as<graph::UnaryAttrs>().fn).in_double;
+  } else if (node.op == graph::Op::kBinary) {
+    const BinaryFn fn = node.as<graph::BinaryAttrs>().fn;
+    const bool compares =
+        graph::binary_domain(fn) == graph::Domain::kOrder || graph::binary_domain(fn) == graph::Domain::kExtremum;
+    if (is_unsigned && compares) return unsigned_value(b, fn, x, y);
+    const bool by_value =
+        fn == BinaryFn::kMod || fn == BinaryFn::kFMod || fn == BinaryFn::kShiftLeft || fn == BinaryFn::kShiftRight;
+    if (is_unsigned && by_value) return of_unsigned(b, node, x, y);
+    // Integer powers and quotients of floats need more digits than the type has.
+    wide = (fn == BinaryFn::kPow && !is_float(type)) || (fn == BinaryFn::kFMod && type == Type::kF32);
+  }
+  auto number = [&](Expr e) { return e == nullptr ? Number(0) : Number(b, wide ? b.cast(e, Type::kF64) : e); };
+  const Expr z = graph::formulas::element(node, number(x), number(y)).expr();
   return wide ? b.cast(z, type) : z;
 }
 

@@ -1,4 +1,4 @@
-// The functions of graph/scalar.h as expressions of a kernel.
+// Expressions of one element of elementwise operators, from the formulas of tcc/graph/scalar_formulas.h.
 #pragma once
 
 #include "tcc/graph/graph.h"
@@ -6,10 +6,8 @@
 
 namespace tcc::task {
 
-// The function of x, computed in x's type, or in f64 where its row says so.
-ir::Expr unary_value(ir::Builder& b, const graph::UnaryAttrs& attrs, ir::Expr x);
-// The function of two operands of one type. `is_unsigned`: they are u32 or u64 numbers, which live in the signed types
-// of their width.
-ir::Expr binary_value(ir::Builder& b, graph::BinaryFn fn, bool is_unsigned, ir::Expr x, ir::Expr y);
+// The result of the node for operands x and y in their compute type; y is nullptr where it has one operand.
+// `is_unsigned`: the operands are u32 or u64 in the signed type of that width.
+ir::Expr element_value(ir::Builder& b, const graph::Node& node, bool is_unsigned, ir::Expr x, ir::Expr y);
 
 }  // namespace tcc::task

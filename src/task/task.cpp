@@ -81,11 +81,13 @@ bool multiplies_f32(const graph::Graph& graph, const graph::Node& anchor) {
 Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& group, const TaskOptions& options) {
   for (graph::NodeId id : group.nodes) {
     const graph::Node& node = graph.node(id);
-    if (graph.value(node.output).elements() == 0) {
+    for (graph::ValueId input : node.inputs) {
+      // `optimize` computes what does not depend on other inputs.
+      if (node.op == Op::kConcat || graph.value(input).elements() > 0) continue;
       return graph::refusal(
           graph::Refusal::kNoElements,
-          fmt::format("{} '{}' makes a tensor of shape {}, which has no elements", graph::op_name(node.op),
-                      sanitize(node.name), graph::shape_text(graph.value(node.output).shape)),
+          fmt::format("{} '{}' reads a tensor of shape {}, which has no elements, beside others",
+                      graph::op_name(node.op), sanitize(node.name), graph::shape_text(graph.value(input).shape)),
           "give the model's inputs sizes of at least 1 (--shape, --dim)");
     }
   }

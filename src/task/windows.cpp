@@ -76,6 +76,10 @@ struct GroupNest::ConvNest {
 };
 
 void GroupNest::plan_conv(const graph::Node& node) {
+  return node.as<graph::ConvAttrs>().winograd > 0 ? plan_winograd(node) : plan_direct_conv(node);
+}
+
+void GroupNest::plan_direct_conv(const graph::Node& node) {
   const auto& a = node.as<graph::ConvAttrs>();
   ConvNest c{node,  a, shape_of(node.inputs[0]), shape_of(node.output), groups_split_, groups_split_ ? 3U : 2U,
              false, {}};

@@ -1,24 +1,11 @@
 // The operators of one element, the gathers and the cutting operators: nests under the interpreter against the graph's
 // own definition.
-#include <catch2/catch.hpp>
-#include <cmath>
-#include <map>
-
-#include "task/nest.h"
-#include "tcc/graph/reference.h"
-#include "tcc/interp/interp.h"
-#include "tcc/ir/text.h"
-#include "tcc/ir/verify.h"
-#include "tcc/task/task.h"
+#include "task/one_group.h"
 
 using namespace tcc;
+using namespace tcc::task_test;
 using graph::BinaryFn;
-using graph::DType;
-using graph::Graph;
-using graph::Op;
-using graph::Shape;
 using graph::UnaryFn;
-using graph::ValueId;
 
 namespace {
 
@@ -38,63 +25,6 @@ std::vector<graph::BinaryFn> all_binary() {
 }
 constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kF16, DType::kI8,
                             DType::kU8,  DType::kI32, DType::kI64, DType::kBool};
-
-struct Model {
-  Graph g;
-  std::map<ValueId, std::vector<double>> data;
-
-  ValueId input(DType dtype, Shape shape, std::vector<double> values) {
-    REQUIRE(static_cast<int64_t>(values.size()) == graph::element_count(shape));
-    ValueId id = g.add_input("x", dtype, shape);
-    data[id] = graph::constant_doubles(graph::make_constant_from_doubles(dtype, values), dtype,
-                                       static_cast<int64_t>(values.size()));
-    return id;
-  }
-  ValueId node(Op op, graph::Attributes attrs, std::vector<ValueId> inputs) {
-    auto id = g.add_node(op, std::move(attrs), std::move(inputs), "node");
-    if (!id) FAIL(id.error().message);
-    return *id;
-  }
-  // Interprets the one group and compares with the reference. Returns the values.
-  std::vector<double> check(ValueId y, double tolerance) {
-    g.add_output(y, "y");
-    auto groups = graph::fuse(g);
-    REQUIRE(groups.size() == 1);
-    auto task = task::make_task(g, groups[0]);
-    REQUIRE(task.has_value());
-    INFO(task->workload << "\n" << ir::print(task->kernel));
-    REQUIRE(ir::verify(task->kernel).empty());
-    std::vector<interp::TensorData> tensors;
-    std::vector<graph::HostTensor> inputs;
-    for (ValueId id : g.inputs) inputs.push_back({g.value(id).shape, data.at(id)});
-    for (const task::ParamSource& p : task->params) {
-      const graph::Value& v = g.value(p.value);
-      ir::Type type = task::ir_type(v.dtype);
-      if (p.kind == task::ParamKind::kOutput) tensors.push_back(interp::TensorData::zeros(type, v.shape));
-      if (p.kind == task::ParamKind::kInput)
-        tensors.push_back(interp::TensorData::from_doubles(type, v.shape, data.at(p.value)));
-      if (p.kind == task::ParamKind::kConstant)
-        tensors.push_back(interp::TensorData::from_doubles(
-            type, v.shape, graph::constant_doubles(*v.constant, v.dtype, v.elements())));
-    }
-    std::vector<interp::TensorData*> params;
-    for (auto& t : tensors) params.push_back(&t);
-    interp::Report report = interp::run(task->kernel, params);
-    INFO(report.text());
-    REQUIRE(report.ok());
-    auto expected = graph::run_reference(g, inputs, 1);
-    REQUIRE(expected.has_value());
-    const std::vector<double> got = tensors.back().to_doubles(), &want = expected->at(0).data;
-    REQUIRE(got.size() == want.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      INFO("element " << i << ": " << got[i] << ", expected " << want[i]);
-      bool same = (std::isnan(got[i]) && std::isnan(want[i])) || got[i] == want[i] ||
-                  std::fabs(got[i] - want[i]) <= tolerance * std::max(1.0, std::fabs(want[i]));
-      REQUIRE(same);
-    }
-    return got;
-  }
-};
 
 std::vector<double> samples(DType dtype) {
   if (dtype == DType::kBool) return {0, 1, 1, 0, 0, 1};
@@ -124,13 +54,36 @@ TEST_CASE("functions of one element, all types that they take") {
   CHECK(made > 100);
 }
 
-TEST_CASE("infinities and NaN through tests, signs and extrema") {
+TEST_CASE("infinities, NaN and zeros of both signs through every function") {
   const double inf = INFINITY, nan = NAN;
-  for (UnaryFn fn : {UnaryFn::kIsNan, UnaryFn::kIsInf, UnaryFn::kSign, UnaryFn::kHardSigmoid, UnaryFn::kShrink}) {
+  const std::vector<double> edges{nan, inf, -inf, 0.0, -0.0, 1, -1, 2, -2, 2.5, -2.5, 0.5, 1e30, -1e30};
+  const auto n = static_cast<int64_t>(edges.size());
+  for (UnaryFn fn : all_unary()) {
+    if (!graph::accepts(graph::unary_row(fn).domain, DType::kF32)) continue;
+    INFO(graph::unary_row(fn).name);
     Model m;
-    ValueId x = m.input(DType::kF32, {4}, {inf, -inf, nan, 1});
-    m.check(m.node(Op::kUnary, graph::UnaryAttrs{fn, 1, 0}, {x}), 0);
+    m.check(m.node(Op::kUnary, graph::UnaryAttrs{fn, 1, 1}, {m.input(DType::kF32, {n}, edges)}), 2e-5);
   }
+  for (BinaryFn fn : all_binary()) {
+    if (!graph::accepts(graph::binary_domain(fn), DType::kF32) || fn == BinaryFn::kMod) continue;
+    INFO(graph::binary_name(fn));
+    Model m;
+    ValueId x = m.input(DType::kF32, {n, 1}, edges), y = m.input(DType::kF32, {n}, edges);
+    m.check(m.node(Op::kBinary, graph::BinaryAttrs{fn}, {x, y}), 2e-5);
+  }
+  for (Op op : {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv}) {
+    INFO(graph::op_name(op));
+    Model m;
+    ValueId x = m.input(DType::kF32, {n, 1}, edges), y = m.input(DType::kF32, {n}, edges);
+    m.check(m.node(op, graph::NoAttrs{}, {x, y}), 2e-5);
+  }
+  for (Op op : {Op::kRelu, Op::kSigmoid, Op::kTanh}) {
+    INFO(graph::op_name(op));
+    Model m;
+    m.check(m.node(op, graph::NoAttrs{}, {m.input(DType::kF32, {n}, edges)}), 2e-5);
+  }
+  Model clip;
+  clip.check(clip.node(Op::kClip, graph::ClipAttrs{-2, 2}, {clip.input(DType::kF32, {n}, edges)}), 0);
   for (BinaryFn fn : {BinaryFn::kMax, BinaryFn::kMin}) {
     Model m;
     ValueId x = m.input(DType::kF32, {4}, {nan, 1, inf, -2});
@@ -197,11 +150,21 @@ TEST_CASE("conversions between all types") {
       INFO(graph::dtype_name(from) << " to " << graph::dtype_name(to));
       Model m;
       std::vector<double> x = samples(from);
-      // Negative numbers have no one meaning as u8.
-      for (double& v : x) v = to == DType::kU8 ? std::fabs(v) : v;
       m.check(m.node(Op::kCast, graph::CastAttrs{to}, {m.input(from, {6}, x)}), 1e-3);
     }
   }
+}
+
+TEST_CASE("floats beyond 8 bits keep the low bits of the integer, longer integers saturate") {
+  const std::vector<double> x{256, 300, -1, -129, 1e5, 2.9, -2.9, NAN, 3e9, INFINITY};
+  auto cast = [&](DType to) {
+    Model m;
+    ValueId in = m.input(DType::kF32, {10}, x);
+    return m.check(m.node(Op::kCast, graph::CastAttrs{to}, {in}), 0);
+  };
+  CHECK(cast(DType::kU8) == std::vector<double>{0, 44, 255, 127, 160, 2, 254, 0, 255, 255});
+  CHECK(cast(DType::kI8) == std::vector<double>{0, 44, -1, 127, -96, 2, -2, 0, -1, -1});
+  CHECK(cast(DType::kI32)[8] == 2147483647);
 }
 
 TEST_CASE("where, slice, expand") {

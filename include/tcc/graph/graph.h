@@ -85,6 +85,8 @@ struct PadAttrs {  // constant padding; begin and end have one entry per axis an
 struct ReduceAttrs {
   std::vector<int64_t> axes;  // sorted, distinct
   bool keep_dims = true;
+  // Of ReduceMax and ReduceMin of floats: the result is NaN where an element is. Else NaN is not looked at.
+  bool keeps_nan = false;
 };
 struct ReshapeAttrs {
   Shape shape;  // the output's, without -1
@@ -113,9 +115,39 @@ struct LayerNormAttrs {
   double epsilon = 1e-5;
 };
 
-using Attributes = std::variant<NoAttrs, ConvAttrs, PoolAttrs, MatMulAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs,
-                                LrnAttrs, ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs,
-                                UnaryAttrs, BinaryAttrs, CastAttrs, SliceAttrs, GatherNdAttrs, LayerNormAttrs>;
+// Elements between those of the input, along some axes; interpolation and nearest neighbors. Inputs: x, and for each
+// axis of `axes` the positions and the weights of its taps, both of shape (extent of the result, taps). Element o along
+// such an axis is the sum over its taps t of weight[o, t] * x at position[o, t]; several axes multiply their weights.
+// Positions are of i32 or i64 and moved inside the input; weights have the type of x, f32 where that is f16 or bf16.
+struct ResampleAttrs {
+  std::vector<int64_t> axes;  // sorted, distinct
+};
+// Sums, or products, of the elements so far along an axis. With `exclusive` without the element itself; with `reverse`
+// from the end.
+struct ScanAttrs {
+  int64_t axis = 0;
+  bool exclusive = false, reverse = false, product = false;
+};
+enum class ScatterReduction : uint8_t { kNone, kAdd, kMul, kMax, kMin };
+// Inputs: data, indices (i32 or i64), updates. The result is the data with updates put, or combined, at the indices.
+// With axis >= 0 as ScatterElements, else as ScatterND with indices of two axes at least. Negative indices count from
+// the end; updates of indices out of range are left out. Of several updates of one element the last counts, without a
+// reduction.
+struct ScatterAttrs {
+  int64_t axis = -1;
+  ScatterReduction reduction = ScatterReduction::kNone;
+};
+// Indices (i64) of the k greatest, or least, elements along an axis, in that order; of equal ones the first come first.
+// NaN counts as greater than every number.
+struct TopKAttrs {
+  int64_t axis = 0, k = 1;
+  bool largest = true;
+};
+
+using Attributes =
+    std::variant<NoAttrs, ConvAttrs, PoolAttrs, MatMulAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs, LrnAttrs, ClipAttrs,
+                 LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs, UnaryAttrs, BinaryAttrs, CastAttrs,
+                 SliceAttrs, GatherNdAttrs, LayerNormAttrs, ResampleAttrs, ScanAttrs, ScatterAttrs, TopKAttrs>;
 
 // --- operators ---------------------------------------------------------------------------------------------------
 
@@ -129,48 +161,79 @@ enum class OpClass : uint8_t {
   kMove,         // copies elements to other places
 };
 
-// X(enumerator, text, attributes, class, fewest inputs, most inputs (-1: any number))
-#define TCC_GRAPH_OPS(X)                                         \
-  X(kConv, "Conv", ConvAttrs, kContraction, 2, 3)                \
-  X(kGemm, "Gemm", GemmAttrs, kContraction, 2, 3)                \
-  X(kMatMul, "MatMul", MatMulAttrs, kContraction, 2, 2)          \
-  X(kMaxPool, "MaxPool", PoolAttrs, kWindow, 1, 1)               \
-  X(kAveragePool, "AveragePool", PoolAttrs, kWindow, 1, 1)       \
-  X(kLrn, "LRN", LrnAttrs, kWindow, 1, 1)                        \
-  X(kReduceMean, "ReduceMean", ReduceAttrs, kReduction, 1, 1)    \
-  X(kReduceMax, "ReduceMax", ReduceAttrs, kReduction, 1, 1)      \
-  X(kReduceSum, "ReduceSum", ReduceAttrs, kReduction, 1, 1)      \
-  X(kReduceMin, "ReduceMin", ReduceAttrs, kReduction, 1, 1)      \
-  X(kReduceProd, "ReduceProd", ReduceAttrs, kReduction, 1, 1)    \
-  X(kSoftmax, "Softmax", AxisAttrs, kRowwise, 1, 1)              \
-  X(kLayerNorm, "LayerNorm", LayerNormAttrs, kRowwise, 2, 3)     \
-  X(kBatchNorm, "BatchNorm", BatchNormAttrs, kElementwise, 5, 5) \
-  X(kRelu, "Relu", NoAttrs, kElementwise, 1, 1)                  \
-  X(kLeakyRelu, "LeakyRelu", LeakyAttrs, kElementwise, 1, 1)     \
-  X(kClip, "Clip", ClipAttrs, kElementwise, 1, 1)                \
-  X(kSigmoid, "Sigmoid", NoAttrs, kElementwise, 1, 1)            \
-  X(kTanh, "Tanh", NoAttrs, kElementwise, 1, 1)                  \
-  X(kAdd, "Add", NoAttrs, kElementwise, 2, 2)                    \
-  X(kSub, "Sub", NoAttrs, kElementwise, 2, 2)                    \
-  X(kMul, "Mul", NoAttrs, kElementwise, 2, 2)                    \
-  X(kDiv, "Div", NoAttrs, kElementwise, 2, 2)                    \
-  X(kUnary, "Unary", UnaryAttrs, kElementwise, 1, 1)             \
-  X(kBinary, "Binary", BinaryAttrs, kElementwise, 2, 2)          \
-  X(kWhere, "Where", NoAttrs, kElementwise, 3, 3)                \
-  X(kCast, "Cast", CastAttrs, kElementwise, 1, 1)                \
-  X(kReshape, "Reshape", ReshapeAttrs, kView, 1, 1)              \
-  X(kIdentity, "Identity", NoAttrs, kMove, 1, 1)                 \
-  X(kTranspose, "Transpose", TransposeAttrs, kMove, 1, 1)        \
-  X(kConcat, "Concat", AxisAttrs, kMove, 1, -1)                  \
-  X(kPad, "Pad", PadAttrs, kMove, 1, 1)                          \
-  X(kSlice, "Slice", SliceAttrs, kMove, 1, 1)                    \
-  X(kExpand, "Expand", ReshapeAttrs, kMove, 1, 1)                \
-  X(kGather, "Gather", AxisAttrs, kMove, 2, 2)                   \
-  X(kGatherElements, "GatherElements", AxisAttrs, kMove, 2, 2)   \
-  X(kGatherNd, "GatherND", GatherNdAttrs, kMove, 2, 2)
+// What becomes of an operator where the products of the graph are lowered to f16 or bf16.
+enum class OpPrecision : uint8_t {
+  kProduct,   // takes and gives the low type; kernels sum in f32
+  kFollow,    // has the type of its inputs; kernels sum and normalize in f32
+  kFull,      // keeps f32
+  kFunction,  // as LowPrecision says of the function
+};
+
+// X(enumerator, text, attributes, class, fewest inputs, most inputs (-1: any number), type rule, reference, precision,
+//   loops)
+// The type rule is a member of Typing, the reference one of Runner (src/graph/ops/op.h), and loops are made by a member
+// of GroupNest (src/task/nest.h).
+// clang-format off
+#define TCC_GRAPH_OPS(X) \
+  X(kConv, "Conv", ConvAttrs, kContraction, 2, 3, conv, conv, kProduct, plan_conv) \
+  X(kGemm, "Gemm", GemmAttrs, kContraction, 2, 3, gemm, gemm, kProduct, plan_gemm) \
+  X(kMatMul, "MatMul", MatMulAttrs, kContraction, 2, 2, matmul, matmul, kProduct, plan_matmul) \
+  X(kMaxPool, "MaxPool", PoolAttrs, kWindow, 1, 1, pool, pool, kFollow, plan_pool) \
+  X(kAveragePool, "AveragePool", PoolAttrs, kWindow, 1, 1, pool, pool, kFollow, plan_pool) \
+  X(kLrn, "LRN", LrnAttrs, kWindow, 1, 1, lrn, lrn, kFollow, plan_lrn) \
+  X(kReduceMean, "ReduceMean", ReduceAttrs, kReduction, 1, 1, reduce, reduce, kFollow, plan_reduce) \
+  X(kReduceMax, "ReduceMax", ReduceAttrs, kReduction, 1, 1, reduce, reduce, kFollow, plan_reduce) \
+  X(kReduceSum, "ReduceSum", ReduceAttrs, kReduction, 1, 1, reduce, reduce, kFull, plan_reduce) \
+  X(kReduceMin, "ReduceMin", ReduceAttrs, kReduction, 1, 1, reduce, reduce, kFollow, plan_reduce) \
+  X(kReduceProd, "ReduceProd", ReduceAttrs, kReduction, 1, 1, reduce, reduce, kFull, plan_reduce) \
+  X(kSoftmax, "Softmax", AxisAttrs, kRowwise, 1, 1, softmax, softmax, kFollow, plan_softmax) \
+  X(kLayerNorm, "LayerNorm", LayerNormAttrs, kRowwise, 2, 3, layer_norm, layer_norm, kFollow, plan_layer_norm) \
+  X(kBatchNorm, "BatchNorm", BatchNormAttrs, kElementwise, 5, 5, batch_norm, batch_norm, kFull, plan_elementwise) \
+  X(kRelu, "Relu", NoAttrs, kElementwise, 1, 1, number_unary, elementwise, kFollow, plan_elementwise) \
+  X(kLeakyRelu, "LeakyRelu", LeakyAttrs, kElementwise, 1, 1, leaky_relu, elementwise, kFollow, plan_elementwise) \
+  X(kClip, "Clip", ClipAttrs, kElementwise, 1, 1, clip, elementwise, kFollow, plan_elementwise) \
+  X(kSigmoid, "Sigmoid", NoAttrs, kElementwise, 1, 1, float_unary, elementwise, kFollow, plan_elementwise) \
+  X(kTanh, "Tanh", NoAttrs, kElementwise, 1, 1, float_unary, elementwise, kFollow, plan_elementwise) \
+  X(kAdd, "Add", NoAttrs, kElementwise, 2, 2, arithmetic, elementwise, kFollow, plan_elementwise) \
+  X(kSub, "Sub", NoAttrs, kElementwise, 2, 2, arithmetic, elementwise, kFollow, plan_elementwise) \
+  X(kMul, "Mul", NoAttrs, kElementwise, 2, 2, arithmetic, elementwise, kFollow, plan_elementwise) \
+  X(kDiv, "Div", NoAttrs, kElementwise, 2, 2, arithmetic, elementwise, kFollow, plan_elementwise) \
+  X(kUnary, "Unary", UnaryAttrs, kElementwise, 1, 1, unary, elementwise, kFunction, plan_elementwise) \
+  X(kBinary, "Binary", BinaryAttrs, kElementwise, 2, 2, binary, elementwise, kFunction, plan_elementwise) \
+  X(kWhere, "Where", NoAttrs, kElementwise, 3, 3, where, where, kFollow, plan_elementwise) \
+  X(kCast, "Cast", CastAttrs, kElementwise, 1, 1, cast, cast, kFull, plan_elementwise) \
+  X(kReshape, "Reshape", ReshapeAttrs, kView, 1, 1, reshape, copy, kFollow, plan_nothing) \
+  X(kIdentity, "Identity", NoAttrs, kMove, 1, 1, same, copy, kFollow, plan_move) \
+  X(kTranspose, "Transpose", TransposeAttrs, kMove, 1, 1, transpose, transpose, kFollow, plan_move) \
+  X(kConcat, "Concat", AxisAttrs, kMove, 1, -1, concat, concat, kFollow, plan_move) \
+  X(kPad, "Pad", PadAttrs, kMove, 1, 1, pad, pad, kFollow, plan_move) \
+  X(kSlice, "Slice", SliceAttrs, kMove, 1, 1, slice, slice, kFollow, plan_move) \
+  X(kExpand, "Expand", ReshapeAttrs, kMove, 1, 1, expand, expand, kFollow, plan_move) \
+  X(kGather, "Gather", AxisAttrs, kMove, 2, 2, gather, gather, kFollow, plan_move) \
+  X(kGatherElements, "GatherElements", AxisAttrs, kMove, 2, 2, gather_elements, gather_elements, kFollow, plan_move) \
+  X(kGatherNd, "GatherND", GatherNdAttrs, kMove, 2, 2, gather_nd, gather_nd, kFollow, plan_move) \
+  X(kResample, "Resample", ResampleAttrs, kWindow, 3, -1, resample, resample, kFollow, plan_resample) \
+  X(kScan, "Scan", ScanAttrs, kRowwise, 1, 1, scan, scan, kFull, plan_scan) \
+  X(kScatter, "Scatter", ScatterAttrs, kRowwise, 3, 3, scatter, scatter, kFollow, plan_scatter) \
+  X(kTopK, "TopK", TopKAttrs, kRowwise, 1, 1, top_k, top_k, kFull, plan_top_k)
+// The names in the table's columns, each once.
+#define TCC_GRAPH_TYPE_RULES(X) \
+  X(conv) X(gemm) X(matmul) X(pool) X(lrn) X(reduce) X(softmax) X(layer_norm) X(batch_norm) \
+  X(number_unary) X(leaky_relu) X(clip) X(float_unary) X(arithmetic) X(unary) X(binary) X(where) \
+  X(cast) X(reshape) X(same) X(transpose) X(concat) X(pad) X(slice) X(expand) X(gather) \
+  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k)
+#define TCC_GRAPH_REFERENCES(X) \
+  X(conv) X(gemm) X(matmul) X(pool) X(lrn) X(reduce) X(softmax) X(layer_norm) X(batch_norm) \
+  X(elementwise) X(where) X(cast) X(copy) X(transpose) X(concat) X(pad) X(slice) X(expand) X(gather) \
+  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k)
+#define TCC_GRAPH_LOOPS(X) \
+  X(plan_conv) X(plan_gemm) X(plan_matmul) X(plan_pool) X(plan_lrn) X(plan_reduce) X(plan_softmax) \
+  X(plan_layer_norm) X(plan_elementwise) X(plan_nothing) X(plan_move) X(plan_resample) X(plan_scan) \
+  X(plan_scatter) X(plan_top_k)
+// clang-format on
 
 enum class Op : uint8_t {
-#define X(enumerator, text, attributes, cls, fewest, most) enumerator,
+#define X(enumerator, ...) enumerator,
   TCC_GRAPH_OPS(X)
 #undef X
 };
@@ -181,6 +244,7 @@ enum class Op : uint8_t {
 
 std::string_view op_name(Op op);
 OpClass op_class(Op op);
+OpPrecision op_precision(Op op);
 
 // --- graph -------------------------------------------------------------------------------------------------------
 

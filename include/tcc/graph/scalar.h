@@ -14,6 +14,8 @@ namespace tcc::graph {
 enum class Domain : uint8_t {
   kFloat,      // floats
   kNumber,     // floats and integers, without u32 and u64
+  kRemainder,  // floats and integers, without u64
+  kInteger,    // integers
   kExtremum,   // floats and integers
   kBool,       // booleans
   kAny,        // everything
@@ -81,9 +83,10 @@ struct ScalarAttributes {
   X(kHardSwish, "HardSwish", kFloat, 14, kNone, kSame, kFollow, x * clamp01(x * (1.0 / 6) + 0.5)) \
   X(kMish, "Mish", kFloat, 18, kNone, kDouble, kFollow, x * tanh(softplus(x))) \
   X(kSwish, "Swish", kFloat, 24, (ScalarAttributes{"alpha", 1}), kSame, kFollow, x * sigmoid(x * alpha)) \
-  X(kThresholdedRelu, "ThresholdedRelu", kFloat, 10, (ScalarAttributes{"alpha", 1}), kSame, kFollow, select(x <= alpha, 0.0, x)) \
+  X(kThresholdedRelu, "ThresholdedRelu", kFloat, 10, (ScalarAttributes{"alpha", 1}), kSame, kFollow, select(alpha < x, x, 0.0)) \
+  X(kBitNot, "BitwiseNot", kInteger, 18, kNone, kSame, kFull, bit_not(x)) \
   X(kShrink, "Shrink", kNumber, 9, (ScalarAttributes{"lambd", 0.5, "bias", 0}), kSame, kFollow, \
-    select(x < -alpha, x + beta, select(alpha < x, x - beta, select(x != x, x, 0.0))))
+    select(x < -alpha, x + beta, select(alpha < x, x - beta, 0.0)))
 
 // X(enumerator, text, domain, formula). Both operands have one type. Mod takes the divisor's sign (integers only), FMod
 // the dividend's. Max and Min are NaN when an operand is.
@@ -91,12 +94,17 @@ struct ScalarAttributes {
   X(kMax, "Max", kExtremum, max(x, y)) \
   X(kMin, "Min", kExtremum, min(x, y)) \
   X(kPow, "Pow", kNumber, pow(x, y)) \
-  X(kMod, "Mod", kNumber, floor_mod(x, y)) \
-  X(kFMod, "FMod", kNumber, fmod(x, y)) \
+  X(kMod, "Mod", kRemainder, floor_mod(x, y)) \
+  X(kFMod, "FMod", kRemainder, fmod(x, y)) \
   X(kPRelu, "PRelu", kNumber, select(x < 0.0, x * y, x)) \
   X(kAnd, "And", kBool, x && y) \
   X(kOr, "Or", kBool, x || y) \
   X(kXor, "Xor", kBool, x != y) \
+  X(kBitAnd, "BitwiseAnd", kInteger, bit_and(x, y)) \
+  X(kBitOr, "BitwiseOr", kInteger, bit_or(x, y)) \
+  X(kBitXor, "BitwiseXor", kInteger, bit_xor(x, y)) \
+  X(kShiftLeft, "ShiftLeft", kInteger, shift_left(x, y)) \
+  X(kShiftRight, "ShiftRight", kInteger, shift_right(x, y)) \
   X(kEqual, "Equal", kEquality, x == y) \
   X(kLess, "Less", kOrder, x < y) \
   X(kLessOrEqual, "LessOrEqual", kOrder, x <= y) \

@@ -298,7 +298,9 @@ class Math {
   }
 
   Value* pow_double(Value* x, Value* y) {
-    Value* magnitude = exp(mul(y, log(abs(x))));
+    // 1 to any power is 1, to an infinite one, too.
+    Value* exponent = log(abs(x));
+    Value* magnitude = exp(b_.CreateSelect(b_.CreateFCmpOEQ(exponent, c(0)), c(0), mul(y, exponent)));
     // A negative base has a result for whole exponents only; beyond 2^53 all of them are even.
     double magic = 0x1.8p52;
     Value* whole =
@@ -307,7 +309,8 @@ class Math {
                               b_.CreateICmpNE(b_.CreateAnd(to_bits(add(y, c(magic))), i(1)), i(0)));
     Value* negative = b_.CreateICmpSLT(to_bits(x), i(0));
     Value* r = b_.CreateSelect(b_.CreateAnd(negative, b_.CreateAnd(whole, odd)), b_.CreateFNeg(magnitude), magnitude);
-    r = b_.CreateSelect(b_.CreateAnd(b_.CreateFCmpOLT(x, c(0)), b_.CreateNot(whole)), nan(), r);
+    Value* finite = b_.CreateFCmpOLT(abs(x), infinity());
+    r = b_.CreateSelect(b_.CreateAnd(b_.CreateAnd(b_.CreateFCmpOLT(x, c(0)), finite), b_.CreateNot(whole)), nan(), r);
     r = b_.CreateSelect(b_.CreateFCmpUNO(x, y), nan(), r);
     return b_.CreateSelect(b_.CreateOr(b_.CreateFCmpOEQ(y, c(0)), b_.CreateFCmpOEQ(x, c(1))), c(1), r);
   }

@@ -1,0 +1,319 @@
+// Operators about the order and the places of elements: TopK, scatters, sums so far, and those whose result's shape
+// depends on data, where the data are constant. Bits of integers.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "handlers.h"
+#include "tcc/support/text.h"
+
+namespace tcc::onnx {
+
+using graph::BinaryFn;
+using graph::DType;
+using graph::Op;
+using graph::ScatterReduction;
+using graph::Shape;
+using graph::ValueId;
+
+Result<void> import_top_k(NodeContext& c) {
+  graph::TopKAttrs attrs;
+  TCC_TRY(attrs.axis, c.get_axis(-1, c.rank(0)));
+  if (c.opset() < 10) {
+    TCC_TRY(attrs.k, c.get_int("k", -1));
+  } else {
+    TCC_TRY(const std::vector<int64_t> k, c.constant_integers(1, "k"));
+    if (k.size() != 1) return input_error("k has {} numbers", k.size());
+    attrs.k = k[0];
+  }
+  TCC_TRY(attrs.largest, c.get_flag("largest", true, 11));
+  c.ignore_attribute("sorted");  // sorted where the order is free, too
+  TCC_TRY(const ValueId indices, c.emit(Op::kTopK, attrs, {c.input(0)}));
+  c.set_output(1, indices);
+  return c.finish(Op::kGatherElements, graph::AxisAttrs{attrs.axis}, {c.input(0), indices});
+}
+
+namespace {
+
+Result<ScatterReduction> read_reduction(NodeContext& c) {
+  static const std::map<std::string, std::pair<ScatterReduction, int64_t>> kReductions = {
+      {"none", {ScatterReduction::kNone, 16}},
+      {"add", {ScatterReduction::kAdd, 16}},
+      {"mul", {ScatterReduction::kMul, 16}},
+      {"max", {ScatterReduction::kMax, 18}},
+      {"min", {ScatterReduction::kMin, 18}}};
+  TCC_TRY(const std::string name, c.get_string("reduction", "none", 16));
+  const auto row = kReductions.find(name);
+  if (row == kReductions.end() || c.opset() < std::min<int64_t>(c.opset(), row->second.second))
+    return input_error("reduction is '{}', which opset {} does not define", sanitize(name), c.opset());
+  return row->second.first;
+}
+
+// Where every element of the result comes from, when the places are constant: update number `from`, or the data (-1).
+std::vector<int64_t> last_updates(const std::vector<int64_t>& places, int64_t count) {
+  std::vector<int64_t> from(static_cast<size_t>(count), -1);
+  for (size_t u = 0; u < places.size(); ++u) from[static_cast<size_t>(places[u])] = static_cast<int64_t>(u);
+  return from;
+}
+
+// rows x columns of data, rows of updates, and for each row of the result the update that it is.
+Made pick_updates(NodeContext& c, const Made& data, const Made& updates, std::vector<int64_t> from, int64_t columns,
+                  const Shape& shape) {
+  const auto rows = static_cast<int64_t>(from.size());
+  std::vector<double> updated;
+  for (int64_t& u : from) {
+    updated.push_back(u >= 0 ? 1 : 0);
+    u = std::max<int64_t>(u, 0);
+  }
+  ValueId mask = c.constant(DType::kBool, {rows, 1}, graph::make_constant_from_doubles(DType::kBool, updated));
+  ValueId index = c.constant(DType::kI64, {rows}, graph::make_constant_i64(from));
+  Made given = c.emit(Op::kGather, graph::AxisAttrs{0}, {updates, index});
+  return c.emit_reshape(c.where(mask, given, c.emit_reshape(data, {rows, columns})), shape);
+}
+
+Result<int64_t> checked_place(int64_t index, int64_t extent) {
+  if (index < -extent || index >= extent) return input_error("index {} is out of range for {} elements", index, extent);
+  return index < 0 ? index + extent : index;
+}
+
+// The row of the data, seen as rows of what is behind its first `depth` axes, that each row of constant indices means.
+Result<std::vector<int64_t>> places_nd(const graph::Value& indices, const Shape& data) {
+  const auto depth = static_cast<size_t>(indices.shape.back());
+  const std::vector<int64_t> all = graph::constant_integers(*indices.constant, indices.dtype, indices.elements());
+  std::vector<int64_t> places;
+  for (size_t at = 0; at < all.size(); at += depth) {
+    int64_t place = 0;
+    for (size_t d = 0; d < depth; ++d) {
+      TCC_TRY(const int64_t p, checked_place(all[at + d], data[d]));
+      place = place * data[d] + p;
+    }
+    places.push_back(place);
+  }
+  return places;
+}
+
+Result<std::vector<int64_t>> places_of_elements(const graph::Value& indices, const Shape& data, size_t axis) {
+  const std::vector<int64_t> all = graph::constant_integers(*indices.constant, indices.dtype, indices.elements());
+  std::vector<int64_t> places(all.size()), at(data.size(), 0);
+  for (size_t u = 0; u < all.size(); ++u) {
+    TCC_TRY(const int64_t p, checked_place(all[u], data[axis]));
+    for (size_t i = 0; i < data.size(); ++i) places[u] = places[u] * data[i] + (i == axis ? p : at[i]);
+    for (size_t i = at.size(); i-- > 0;) {
+      if (++at[i] < indices.shape[i]) break;
+      at[i] = 0;
+    }
+  }
+  return places;
+}
+
+bool has_constant_places(NodeContext& c, ScatterReduction reduction) {
+  const graph::Value& indices = c.input_value(1);
+  const bool integers = indices.dtype == DType::kI64 || indices.dtype == DType::kI32;
+  return integers && indices.is_constant() && reduction == ScatterReduction::kNone &&
+         c.input_value(0).elements() <= kMaxTable && indices.elements() <= kMaxTable;
+}
+
+}  // namespace
+
+Result<void> import_scatter_nd(NodeContext& c) {
+  TCC_TRY(const ScatterReduction reduction, read_reduction(c));
+  if (c.input_value(2).elements() == 0) return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
+  const Shape data = c.input_value(0).shape, indices = c.input_value(1).shape, updates = c.input_value(2).shape;
+  Made index = c.input(1), update = c.input(2);
+  if (indices.size() == 1) {  // one update
+    Shape row = updates;
+    row.insert(row.begin(), 1);
+    index = c.emit_reshape(index, {1, indices[0]});
+    update = c.emit_reshape(update, row);
+  }
+  // The operator checks what the shortcut for constant places relies on.
+  TCC_TRY(const ValueId scattered,
+          c.emit(Op::kScatter, graph::ScatterAttrs{-1, reduction}, {c.input(0), index, update}));
+  if (!has_constant_places(c, reduction) || c.value(scattered).is_constant()) return c.finish(scattered);
+  TCC_TRY(const std::vector<int64_t> places, places_nd(c.input_value(1), data));
+  const auto depth = indices.back();
+  const int64_t rows = graph::element_count(Shape(data.begin(), data.begin() + depth));
+  const int64_t columns = graph::element_count(Shape(data.begin() + depth, data.end()));
+  const auto count = static_cast<int64_t>(places.size());
+  return c.finish(pick_updates(c, c.input(0), c.emit_reshape(c.input(2), {count, columns}), last_updates(places, rows),
+                               columns, data));
+}
+
+Result<void> import_scatter_elements(NodeContext& c) {
+  TCC_TRY(const int64_t axis, c.get_axis(0, c.rank(0)));
+  TCC_TRY(const ScatterReduction reduction, read_reduction(c));
+  if (c.input_value(2).elements() == 0) return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
+  TCC_TRY(const ValueId scattered,
+          c.emit(Op::kScatter, graph::ScatterAttrs{axis, reduction}, {c.input(0), c.input(1), c.input(2)}));
+  if (!has_constant_places(c, reduction) || c.value(scattered).is_constant()) return c.finish(scattered);
+  const Shape data = c.input_value(0).shape;
+  TCC_TRY(const std::vector<int64_t> places, places_of_elements(c.input_value(1), data, static_cast<size_t>(axis)));
+  const auto count = static_cast<int64_t>(places.size());
+  const int64_t elements = c.input_value(0).elements();
+  return c.finish(
+      pick_updates(c, c.input(0), c.emit_reshape(c.input(2), {count, 1}), last_updates(places, elements), 1, data));
+}
+
+// Elements at places in the flattened result; the others are 0.
+Result<void> import_max_unpool(NodeContext& c) {
+  TCC_TRY(const auto kernel, c.get_ints("kernel_shape"));
+  TCC_TRY(const auto strides, c.get_ints("strides"));
+  TCC_TRY(const auto pads, c.get_ints("pads"));
+  const Shape x = c.input_value(0).shape;
+  const size_t axes = x.size() < 3 ? 0 : x.size() - 2;
+  if (axes == 0 || !kernel || kernel->size() != axes || (strides && strides->size() != axes) ||
+      (pads && pads->size() != 2 * axes) || c.input_value(1).shape != x)
+    return input_error("indices {}, kernel_shape, strides and pads do not fit {}",
+                       graph::shape_text(c.input_value(1).shape), graph::shape_text(x));
+  Shape out{x[0], x[1]};
+  TCC_TRY(const std::vector<int64_t> given, c.optional_integers(2, "output_shape"));
+  for (size_t i = 0; i < axes; ++i) {
+    const int64_t stride = strides ? (*strides)[i] : 1, around = pads ? (*pads)[i] + (*pads)[axes + i] : 0;
+    if (stride < 1 || stride > kMaxTable || (*kernel)[i] < 1 || (*kernel)[i] > kMaxTable)
+      return input_error("kernel_shape {} and stride {} must be at least 1", (*kernel)[i], stride);
+    out.push_back((x[i + 2] - 1) * stride + (*kernel)[i] - around);
+  }
+  // Places count in the tensor that was pooled, which output_shape may enlarge at its ends.
+  TCC_TRY_VOID(graph::check_shape(out, "the result"));
+  const int64_t elements = graph::element_count(out), count = graph::element_count(x);
+  if (!given.empty() && given.size() != out.size())
+    return input_error("output_shape has {} numbers for rank {}", given.size(), out.size());
+  const Shape target = given.empty() ? out : Shape(given.begin(), given.end());
+  TCC_TRY_VOID(graph::check_shape(target, "output_shape"));
+  if (elements == 0 || count == 0 || elements > kMaxTable || graph::element_count(target) > kMaxTable)
+    return refuse(Refusal::kTooLarge, "unpools {} to {}", graph::shape_text(x), graph::shape_text(target));
+  const DType dtype = c.input_value(0).dtype;
+  const int64_t all = graph::element_count(target);
+  ValueId zeros = c.constant(dtype, {all}, graph::make_splat(dtype, 0));
+  Made flat = c.emit(Op::kScatter, graph::ScatterAttrs{0, ScatterReduction::kNone},
+                     {zeros, c.emit_reshape(c.input(1), {count}), c.emit_reshape(c.input(0), {count})});
+  return c.finish(c.emit_reshape(flat, target));
+}
+
+Result<void> import_cumulative(NodeContext& c) {
+  graph::ScanAttrs attrs;
+  TCC_TRY(attrs.exclusive, c.get_flag("exclusive", false));
+  TCC_TRY(attrs.reverse, c.get_flag("reverse", false));
+  TCC_TRY(const double axis, c.constant_scalar(1, "axis"));
+  TCC_TRY(attrs.axis, c.normalize_axis(static_cast<int64_t>(axis), c.rank(0)));
+  attrs.product = c.op() == "CumProd";
+  return c.finish(Op::kScan, attrs, {c.input(0)});
+}
+
+// --- shapes that depend on data: of constants
+// ----------------------------------------------------------------------------
+
+Result<void> import_non_zero(NodeContext& c) {
+  TCC_TRY(const graph::Value* x, c.known_input(0, "the data"));
+  if (x->elements() > kMaxTable) return refuse(Refusal::kTooLarge, "{} elements", x->elements());
+  const std::vector<double> data = graph::constant_doubles(*x->constant, x->dtype, x->elements());
+  std::vector<int64_t> found;
+  for (size_t i = 0; i < data.size(); ++i)
+    if (data[i] != 0) found.push_back(static_cast<int64_t>(i));
+  const auto rank = static_cast<int64_t>(x->shape.size()), count = static_cast<int64_t>(found.size());
+  std::vector<int64_t> places;
+  int64_t step = x->elements();
+  for (int64_t extent : x->shape) {
+    step /= std::max<int64_t>(extent, 1);
+    for (int64_t i : found) places.push_back(i / step % extent);
+  }
+  return c.finish(c.constant(DType::kI64, {rank, count}, graph::make_constant_i64(places)));
+}
+
+Result<void> import_compress(NodeContext& c) {
+  TCC_TRY(const graph::Value* condition, c.known_input(1, "the condition"));
+  if (condition->shape.size() != 1 || condition->elements() > kMaxTable)
+    return input_error("the condition must have one dimension, not shape {}", graph::shape_text(condition->shape));
+  const std::vector<double> keeps =
+      graph::constant_doubles(*condition->constant, condition->dtype, condition->elements());
+  Made x = c.input(0);
+  int64_t axis = 0;
+  if (c.has_attribute("axis")) {
+    TCC_TRY(axis, c.get_axis(0, c.rank(0)));
+  } else {
+    x = c.emit_reshape(x, {c.input_value(0).elements()});
+  }
+  if (!x) return c.finish(x);
+  const int64_t extent = c.value(*x).shape[static_cast<size_t>(axis)];
+  std::vector<int64_t> kept;
+  for (size_t i = 0; i < keeps.size(); ++i)
+    if (keeps[i] != 0) kept.push_back(static_cast<int64_t>(i));
+  if (!kept.empty() && kept.back() >= extent)
+    return input_error("the condition keeps element {} of {}", kept.back(), extent);
+  ValueId indices = c.constant(DType::kI64, {static_cast<int64_t>(kept.size())}, graph::make_constant_i64(kept));
+  return c.finish(Op::kGather, graph::AxisAttrs{axis}, {x, indices});
+}
+
+Result<void> import_unique(NodeContext& c) {
+  TCC_TRY(const graph::Value* known, c.known_input(0, "the data"));
+  TCC_TRY(const bool sorted, c.get_flag("sorted", true));
+  if (known->elements() > kMaxTable) return refuse(Refusal::kTooLarge, "{} elements", known->elements());
+  const graph::Value x = *known;  // constants made below move it
+  Shape shape = x.shape;
+  int64_t axis = 0;
+  if (c.has_attribute("axis")) {
+    TCC_TRY(axis, c.get_axis(0, c.rank(0)));
+  } else {
+    shape = {x.elements()};
+  }
+  const auto at = static_cast<size_t>(axis);
+  const std::vector<double> data = graph::constant_doubles(*x.constant, x.dtype, x.elements());
+  const int64_t extent = shape[at], inner = graph::element_count(Shape(shape.begin() + axis + 1, shape.end()));
+  const int64_t outer = extent * inner == 0 ? 0 : x.elements() / (extent * inner);
+  // What is unique is a slice across the axis.
+  std::vector<std::vector<double>> slices(static_cast<size_t>(extent));
+  for (int64_t i = 0; i < extent; ++i)
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t k = 0; k < inner; ++k)
+        slices[static_cast<size_t>(i)].push_back(data[static_cast<size_t>((o * extent + i) * inner + k)]);
+  std::map<std::vector<double>, int64_t> number;  // of a slice, in the order of their values
+  for (const auto& slice : slices) number.emplace(slice, 0);
+  int64_t next = 0;
+  for (auto& [slice, n] : number) n = next++;
+  std::vector<int64_t> first(static_cast<size_t>(next), -1), counts(static_cast<size_t>(next), 0), order, place;
+  for (int64_t i = 0; i < extent; ++i) {
+    const auto n = static_cast<size_t>(number.at(slices[static_cast<size_t>(i)]));
+    if (first[n] < 0) {
+      first[n] = i;
+      order.push_back(static_cast<int64_t>(n));
+    }
+    ++counts[n];
+  }
+  if (sorted) std::sort(order.begin(), order.end());
+  place.resize(order.size());
+  for (size_t i = 0; i < order.size(); ++i) place[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  std::vector<int64_t> firsts, inverse, ordered_counts;
+  for (int64_t n : order) {
+    firsts.push_back(first[static_cast<size_t>(n)]);
+    ordered_counts.push_back(counts[static_cast<size_t>(n)]);
+  }
+  for (const auto& slice : slices) inverse.push_back(place[static_cast<size_t>(number.at(slice))]);
+  auto list = [&](const std::vector<int64_t>& v) {
+    return c.constant(DType::kI64, {static_cast<int64_t>(v.size())}, graph::make_constant_i64(v));
+  };
+  const ValueId indices = list(firsts);
+  c.set_output(1, indices);
+  c.set_output(2, list(inverse));
+  c.set_output(3, list(ordered_counts));
+  return c.finish(Op::kGather, graph::AxisAttrs{axis}, {c.emit_reshape(c.input(0), shape), indices});
+}
+
+// --- bits
+// --------------------------------------------------------------------------------------------------------------
+
+Result<void> import_bit_shift(NodeContext& c) {
+  TCC_TRY(const std::string direction, c.get_string("direction", ""));
+  if (direction != "LEFT" && direction != "RIGHT")
+    return input_error("direction is '{}', expected LEFT or RIGHT", sanitize(direction));
+  return c.finish(c.binary(direction == "LEFT" ? BinaryFn::kShiftLeft : BinaryFn::kShiftRight, c.input(0), c.input(1)));
+}
+
+Result<void> import_bitwise(NodeContext& c) {
+  const BinaryFn fn = c.op() == "BitwiseAnd"  ? BinaryFn::kBitAnd
+                      : c.op() == "BitwiseOr" ? BinaryFn::kBitOr
+                                              : BinaryFn::kBitXor;
+  return c.finish(c.binary(fn, c.input(0), c.input(1)));
+}
+
+}  // namespace tcc::onnx

@@ -1,0 +1,53 @@
+// Loops of TopK: the rank of an element is the number of those before it, and the element of rank r is the r-th. Both
+// are reductions over a row, so that work grows with the square of a row's length and every element is independent.
+#include "nest.h"
+
+namespace tcc::task {
+
+using namespace ir;
+
+void GroupNest::plan_top_k(const graph::Node& node) {
+  add_stage("top_k", node, false, [this, &node](const std::string& name, const Tensor& out) {
+    const auto& a = node.as<graph::TopKAttrs>();
+    const auto axis = static_cast<size_t>(a.axis);
+    const graph::Shape shape = operand(node.inputs[0]).shape;
+    auto with = [&](Exprs at, Expr position) {
+      at[axis] = position;
+      return at;
+    };
+    // Does element j come before element i of its row?
+    auto before = [&](const Exprs& at, Expr j) {
+      Expr p = read_own(node.inputs[0], with(at, j), shape), q = read_own(node.inputs[0], at, shape);
+      Expr ahead = a.largest ? b().lt(q, p) : b().lt(p, q), tied = b().eq(p, q);
+      if (is_float(p->type)) {
+        Expr nan_p = b().ne(p, p), nan_q = b().ne(q, q);
+        Expr greater = a.largest ? nan_p : nan_q, less = a.largest ? nan_q : nan_p;
+        ahead = b().logical_or(ahead, b().logical_and(greater, b().logical_not(less)));
+        tied = b().logical_or(tied, b().logical_and(nan_p, nan_q));
+      }
+      return b().logical_or(ahead, b().logical_and(tied, b().lt(j, at[axis])));
+    };
+    const NestAxis along = {"k", shape[axis]};
+    Tensor rank;
+    const Stmt ranks = computing(Type::kI32, [&] {
+      rank = make_temp("rank", shape);
+      return reduce_nest(
+          "rank", axes_of(shape), {along}, ReducerKind::kSum, rank, nullptr,
+          [&](const Exprs& at, const Exprs& over) { return b().select(before(at, over[0]), real(1), real(0)); });
+    });
+    Tensor found;
+    const Stmt picks = computing(Type::kI64, [&] {
+      found = make_temp(name, out.shape);
+      return reduce_nest(name, axes_of(out.shape), {along}, ReducerKind::kMax, found, nullptr,
+                         [&](const Exprs& at, const Exprs& over) {
+                           Expr own = b().cast(b().load(*rank.buffer, with(at, over[0])), Type::kI64);
+                           return b().select(b().eq(own, at[axis]), over[0], b().integer(0));
+                         });
+    });
+    const Stmt copy =
+        map_nest("order", axes_of(out.shape), out, [&](const Exprs& at) { return b().load(*found.buffer, at); });
+    return b().seq(std::array<Stmt, 3>{ranks, picks, copy});
+  });
+}
+
+}  // namespace tcc::task

@@ -1,0 +1,150 @@
+// Loops of Scatter. Each element of the result looks for its updates: a reduction over all updates that could be its
+// own. So elements are independent, updates of one place come in their order, and no store has an index from memory.
+// Work grows with the product of both counts.
+#include "nest.h"
+
+namespace tcc::task {
+
+using namespace ir;
+using graph::ScatterReduction;
+
+// What the nests of one node are made from. Of ScatterElements an update is a position along the axis; of ScatterND a
+// row of the indices, and `depth` axes of the data are indexed.
+struct GroupNest::ScatterNest {
+  const graph::ScatterAttrs& attrs;
+  Tensor data, indices, updates;
+  size_t depth = 0;
+  std::vector<NestAxis> rows;  // counts the updates that an element looks at
+
+  bool elements() const { return attrs.axis >= 0; }
+};
+
+namespace {
+
+constexpr const char* kRowNames[] = {"u0", "u1", "u2",  "u3",  "u4",  "u5",  "u6",  "u7",
+                                     "u8", "u9", "u10", "u11", "u12", "u13", "u14", "u15"};
+
+}  // namespace
+
+Expr GroupNest::scatter_hits(const ScatterNest& s, const Exprs& at, const Exprs& over) {
+  auto means = [&](const Exprs& entry, Expr predicate, size_t axis) {
+    Expr other = predicate == nullptr ? nullptr : b().constant(0, s.indices.buffer->type);
+    Expr index = b().cast(b().load(*s.indices.buffer, entry, predicate, other), Type::kI64);
+    Expr position = b().select(b().lt(index, b().integer(0)), b().offset(index, s.data.shape[axis]), index);
+    return b().eq(position, at[axis]);
+  };
+  if (s.elements()) {
+    const auto axis = static_cast<size_t>(s.attrs.axis);
+    Exprs entry = at;
+    entry[axis] = over[0];
+    Expr covered = scatter_covers(s, at);
+    return b().logical_and(covered, means(entry, covered, axis));
+  }
+  Expr hit = nullptr;
+  for (size_t d = 0; d < s.depth; ++d) {
+    Exprs entry = over;
+    entry.push_back(b().integer(static_cast<int64_t>(d)));
+    hit = b().logical_and(hit, means(entry, nullptr, d));
+  }
+  return hit;
+}
+
+// Do the updates of ScatterElements reach the element's place on the other axes? nullptr: always.
+Expr GroupNest::scatter_covers(const ScatterNest& s, const Exprs& at) {
+  Expr covered = nullptr;
+  for (size_t i = 0; s.elements() && i < at.size(); ++i)
+    if (static_cast<int64_t>(i) != s.attrs.axis && s.indices.shape[i] < s.data.shape[i])
+      covered = b().logical_and(covered, b().lt(at[i], b().integer(s.indices.shape[i])));
+  return covered;
+}
+
+Expr GroupNest::scatter_update(const ScatterNest& s, const Exprs& at, const Exprs& over, Expr predicate) {
+  Exprs from = over;
+  if (s.elements()) {
+    from = at;
+    from[static_cast<size_t>(s.attrs.axis)] = over[0];
+  } else {
+    from.insert(from.end(), at.begin() + static_cast<std::ptrdiff_t>(s.depth), at.end());
+  }
+  return read(s.updates, from, predicate);
+}
+
+// The number of the last update of each place, -1 where there is none, and the elements that follow from it.
+Stmt GroupNest::emit_scatter_last(const ScatterNest& s, const std::string& name, const Tensor& out) {
+  std::vector<NestAxis> places = axes_of(s.data.shape);
+  if (!s.elements()) places.resize(s.depth);
+  graph::Shape shape;
+  for (const NestAxis& axis : places) shape.push_back(axis.extent);
+  Tensor last;
+  const Stmt find = computing(Type::kI64, [&] {
+    last = make_temp("last_update", shape);
+    return reduce_nest("last_update", places, s.rows, ReducerKind::kMax, last, nullptr,
+                       [&](const Exprs& at, const Exprs& over) {
+                         Expr number = b().integer(0);
+                         for (size_t i = 0; i < over.size(); ++i)
+                           number = b().add(b().scale(number, s.rows[i].extent), over[i]);
+                         return b().select(scatter_hits(s, at, over), number, b().integer(-1));
+                       });
+  });
+  const Stmt pick = map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
+    Exprs place(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(shape.size())), over(s.rows.size());
+    Expr number = b().load(*last.buffer, place);
+    Expr updated = b().le(b().integer(0), number);
+    Expr rest = b().max(number, b().integer(0));
+    for (size_t i = s.rows.size(); i-- > 0;) {
+      over[i] = i == 0 ? rest : b().floor_mod(rest, b().integer(s.rows[i].extent));
+      rest = b().floor_div(rest, b().integer(s.rows[i].extent));
+    }
+    return b().select(updated, scatter_update(s, at, over, updated), read(s.data, at));
+  });
+  return b().seq(std::array<Stmt, 2>{find, pick});
+}
+
+Stmt GroupNest::emit_scatter_reduction(const ScatterNest& s, const std::string& name, const Tensor& out) {
+  const ScatterReduction reduction = s.attrs.reduction;
+  const ReducerKind reducer = reduction == ScatterReduction::kAdd   ? ReducerKind::kSum
+                              : reduction == ScatterReduction::kMul ? ReducerKind::kProd
+                              : reduction == ScatterReduction::kMax ? ReducerKind::kMax
+                                                                    : ReducerKind::kMin;
+  double identity = reduction == ScatterReduction::kMul ? 1 : 0;
+  if (reduction == ScatterReduction::kMax) identity = lowest_value();
+  if (reduction == ScatterReduction::kMin)
+    identity = is_float(compute_) ? HUGE_VAL : static_cast<double>(highest_of(compute_));
+  const Tensor all = make_temp("updates", out.shape);
+  const Stmt collect = reduce_nest("updates", axes_of(out.shape), s.rows, reducer, all, nullptr,
+                                   [&](const Exprs& at, const Exprs& over) {
+                                     Expr update = scatter_update(s, at, over, scatter_covers(s, at));
+                                     return b().select(scatter_hits(s, at, over), update, real(identity));
+                                   });
+  const Stmt combine = map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
+    Expr x = read(s.data, at), y = read(all, at);
+    switch (reduction) {
+      case ScatterReduction::kAdd:
+        return b().add(x, y);
+      case ScatterReduction::kMul:
+        return b().mul(x, y);
+      case ScatterReduction::kMax:
+        return is_float(compute_) ? b().select(b().lt(x, y), y, x) : b().max(x, y);
+      default:
+        return is_float(compute_) ? b().select(b().lt(y, x), y, x) : b().min(x, y);
+    }
+  });
+  return b().seq(std::array<Stmt, 2>{collect, combine});
+}
+
+void GroupNest::plan_scatter(const graph::Node& node) {
+  add_stage("scatter", node, false, [this, &node](const std::string& name, const Tensor& out) {
+    ScatterNest s{node.as<graph::ScatterAttrs>(), operand(node.inputs[0]), operand(node.inputs[1]),
+                  operand(node.inputs[2])};
+    if (s.elements()) {
+      s.rows = {{kRowNames[0], s.indices.shape[static_cast<size_t>(s.attrs.axis)]}};
+    } else {
+      s.depth = static_cast<size_t>(s.indices.shape.back());
+      for (size_t i = 0; i + 1 < s.indices.shape.size(); ++i) s.rows.push_back({kRowNames[i], s.indices.shape[i]});
+    }
+    return s.attrs.reduction == ScatterReduction::kNone ? emit_scatter_last(s, name, out)
+                                                        : emit_scatter_reduction(s, name, out);
+  });
+}
+
+}  // namespace tcc::task

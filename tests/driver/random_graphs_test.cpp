@@ -1,0 +1,169 @@
+// Random graphs over all operators, built as a user's model is: every element of the results is as near to the
+// reference in double as rounding allows, and NaN and infinities are where the reference has them.
+#include "driver/random_graphs.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <set>
+
+#include "skip.h"
+#include "tcc/driver/compile.h"
+#include "tcc/graph/error_bound.h"
+#include "tcc/package/loaded_model.h"
+#include "tcc/support/files.h"
+
+using namespace tcc;
+using namespace tcc::driver_test;
+
+namespace {
+
+double greatest_of(DType dtype) {
+  if (dtype == DType::kF16) return 65504;
+  if (dtype == DType::kF32 || dtype == DType::kBF16) return 3.4e38;
+  return dtype == DType::kF64 ? 1e300 : 0x1p52;
+}
+
+// Values beyond the range of their type, or so small that kernels flush them, are a matter of the order of operations.
+bool stays_in_range(const Graph& graph, const std::vector<graph::HostTensor>& inputs) {
+  Graph all = graph;
+  all.outputs.clear();
+  all.output_names.clear();
+  for (graph::NodeId id : graph.order) all.add_output(graph.node(id).output, "v");
+  auto values = graph::run_reference(all, inputs, 1);
+  if (!values) FAIL(values.error().message);
+  for (size_t i = 0; i < values->size(); ++i) {
+    const DType dtype = all.value(all.outputs[i]).dtype;
+    const double least = graph::is_float(dtype) ? graph::smallest_normal(dtype) : 0;
+    for (double v : values->at(i).data)
+      if (std::isfinite(v) && (std::fabs(v) > greatest_of(dtype) || (v != 0 && std::fabs(v) < least))) return false;
+  }
+  return true;
+}
+
+std::vector<graph::HostTensor> random_inputs(const Graph& graph, Rng rng, bool edges) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  static constexpr double kEdges[] = {
+      std::numeric_limits<double>::quiet_NaN(), kInfinity, -kInfinity, 0.0, -0.0, 1, -1, 2};
+  std::vector<graph::HostTensor> inputs;
+  for (ValueId id : graph.inputs) {
+    const graph::Value& v = graph.value(id);
+    graph::HostTensor t = graph::random_tensor(v, static_cast<uint64_t>(rng.below(1 << 30)));
+    for (double& x : t.data) {
+      if (edges && graph::is_float(v.dtype) && rng.below(6) == 0) x = kEdges[rng.below(std::size(kEdges))];
+    }
+    t.data = graph::constant_doubles(graph::make_constant_from_doubles(v.dtype, t.data), v.dtype, v.elements());
+    inputs.push_back(std::move(t));
+  }
+  return inputs;
+}
+
+std::vector<std::vector<double>> run_built(const Graph& graph, const std::vector<graph::HostTensor>& inputs) {
+  auto folder = TemporaryDirectory::create("tcc-graphs-test-");
+  REQUIRE(folder.has_value());
+  driver::Model model;
+  model.source.model = "random.onnx";
+  model.graph = graph;
+  model.hash = "0000000000000000";
+  driver::BuildOptions options;
+  options.folder = (*folder)->path();
+  options.targets = {target::host_target()};
+  auto report = driver::build_model(model, options);
+  if (!report) FAIL(report.error().message);
+  auto library = package::LoadedModel::open(report->package.library);
+  REQUIRE(library.has_value());
+  auto context = (*library)->create_context({.threads = 2});
+  REQUIRE(context.has_value());
+  std::vector<std::vector<std::byte>> in, out;
+  std::vector<const void*> in_pointers;
+  std::vector<void*> out_pointers;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const graph::Value& v = graph.value(graph.inputs[i]);
+    const graph::Constant bytes = graph::make_constant_from_doubles(v.dtype, inputs[i].data);
+    in.emplace_back(bytes.bytes.begin(), bytes.bytes.end());
+  }
+  for (ValueId id : graph.outputs) out.emplace_back(static_cast<size_t>(graph.value(id).bytes()));
+  for (auto& bytes : in) in_pointers.push_back(bytes.data());
+  for (auto& bytes : out) out_pointers.push_back(bytes.data());
+  REQUIRE((*context)->run(in_pointers, out_pointers).has_value());
+  std::vector<std::vector<double>> values;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const graph::Value& v = graph.value(graph.outputs[i]);
+    values.push_back(graph::constant_doubles(graph::make_constant(out[i]), v.dtype, v.elements()));
+  }
+  return values;
+}
+
+// What is wrong with the results; "": nothing.
+std::string difference(const Graph& graph, const std::vector<graph::BoundedTensor>& expected,
+                       const std::vector<std::vector<double>>& got) {
+  for (size_t o = 0; o < got.size(); ++o) {
+    const graph::Value& v = graph.value(graph.outputs[o]);
+    for (size_t i = 0; i < got[o].size(); ++i) {
+      const double a = got[o][i], b = expected[o].value.data[i], allowed = expected[o].allowed[i];
+      const bool same =
+          (std::isnan(a) && std::isnan(b)) || a == b || std::isinf(allowed) || std::fabs(a - b) <= allowed;
+      if (same) continue;
+      return fmt::format("output {} ({}, {} {}) at {}: {} instead of {}, {} is allowed", o,
+                         graph::node_name(graph.node(v.producer)), graph::dtype_name(v.dtype),
+                         graph::shape_text(v.shape), i, a, b, allowed);
+    }
+  }
+  return "";
+}
+
+std::string text_of(const Graph& graph) {
+  std::string text;
+  for (graph::NodeId id : graph.order) {
+    const graph::Node& node = graph.node(id);
+    text += fmt::format("%{} {} {} = {}(", node.output, graph::dtype_name(graph.value(node.output).dtype),
+                        graph::shape_text(graph.value(node.output).shape), graph::node_name(node));
+    for (ValueId input : node.inputs)
+      text += fmt::format("%{}:{} ", input, graph::shape_text(graph.value(input).shape));
+    text += ")\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("random graphs over all operators equal the reference", "[fuzz]") {
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  const char *given = std::getenv("TCC_SEED"), *count = std::getenv("TCC_GRAPHS");
+  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : 20261126;
+  const int64_t wanted = count != nullptr ? std::strtoll(count, nullptr, 10) : soak ? 400 : 12;
+  std::set<std::string> seen;
+  int64_t made = 0, left_out = 0;
+  for (uint64_t i = 0; made < wanted; ++i) {
+    Rng rng = Rng(seed).fork(i);
+    const Graph graph = GraphMaker(rng.fork(0)).make(5 + rng.fork(1).below(soak ? 36 : 16));
+    const bool edges = i % 3 == 2;
+    const std::vector<graph::HostTensor> inputs = random_inputs(graph, rng.fork(2), edges);
+    INFO("TCC_SEED=" << seed << ", graph " << i << (edges ? " with NaN and infinities" : "") << "\n" << text_of(graph));
+    if (!stays_in_range(graph, inputs)) {
+      ++left_out;
+      REQUIRE(left_out < 20 + 2 * wanted);
+      continue;
+    }
+    ++made;
+    auto expected = graph::run_bounded_reference(graph, inputs, {}, 1);
+    if (!expected) FAIL(expected.error().message);
+    const std::string wrong = difference(graph, *expected, run_built(graph, inputs));
+    CHECK(wrong == "");
+    for (graph::NodeId id : graph.order) seen.insert(std::string(graph::node_name(graph.node(id))));
+  }
+  CHECK(seen.size() > (wanted >= 100 ? 80U : 30U));
+}
+
+TEST_CASE("the generator makes every operator of the graph") {
+  std::set<Op> seen;
+  for (uint64_t i = 0; i < 400; ++i) {
+    const Graph graph = GraphMaker(Rng(7).fork(i)).make(20);
+    graph::verify_graph(graph);
+    for (graph::NodeId id : graph.order) seen.insert(graph.node(id).op);
+  }
+#define X(enumerator, ...)              \
+  INFO(graph::op_name(Op::enumerator)); \
+  CHECK(seen.contains(Op::enumerator));
+  TCC_GRAPH_OPS(X)
+#undef X
+}
