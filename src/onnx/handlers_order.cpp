@@ -174,21 +174,25 @@ Result<void> import_max_unpool(NodeContext& c) {
       return input_error("kernel_shape {} and stride {} must be at least 1", (*kernel)[i], stride);
     out.push_back((x[i + 2] - 1) * stride + (*kernel)[i] - around);
   }
-  // Places count in the tensor that was pooled, which output_shape may enlarge at its ends.
   TCC_TRY_VOID(graph::check_shape(out, "the result"));
   const int64_t elements = graph::element_count(out), count = graph::element_count(x);
-  if (!given.empty() && given.size() != out.size())
-    return input_error("output_shape has {} numbers for rank {}", given.size(), out.size());
-  const Shape target = given.empty() ? out : Shape(given.begin(), given.end());
-  TCC_TRY_VOID(graph::check_shape(target, "output_shape"));
-  if (elements == 0 || count == 0 || elements > kMaxTable || graph::element_count(target) > kMaxTable)
-    return refuse(Refusal::kTooLarge, "unpools {} to {}", graph::shape_text(x), graph::shape_text(target));
+  if (elements == 0 || count == 0 || elements > kMaxTable)
+    return refuse(Refusal::kTooLarge, "unpools {} to {}", graph::shape_text(x), graph::shape_text(out));
   const DType dtype = c.input_value(0).dtype;
-  const int64_t all = graph::element_count(target);
-  ValueId zeros = c.constant(dtype, {all}, graph::make_splat(dtype, 0));
+  ValueId zeros = c.constant(dtype, {elements}, graph::make_splat(dtype, 0));
   Made flat = c.emit(Op::kScatter, graph::ScatterAttrs{0, ScatterReduction::kNone},
                      {zeros, c.emit_reshape(c.input(1), {count}), c.emit_reshape(c.input(0), {count})});
-  return c.finish(c.emit_reshape(flat, target));
+  Made y = c.emit_reshape(flat, out);
+  if (given.empty() || given == out) return c.finish(y);
+  // Places count in the tensor without output_shape, which enlarges it at its ends.
+  if (given.size() != out.size())
+    return input_error("output_shape has {} numbers for rank {}", given.size(), out.size());
+  graph::PadAttrs around;
+  for (size_t i = 0; i < out.size(); ++i) {
+    around.begin.push_back(0);
+    around.end.push_back(given[i] - out[i]);
+  }
+  return c.finish(Op::kPad, around, {y});
 }
 
 Result<void> import_cumulative(NodeContext& c) {

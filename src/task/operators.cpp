@@ -145,14 +145,14 @@ void GroupNest::plan_reduce(const graph::Node& node) {
     auto emit = extremum.emit;
     extremum.combines = false;
     extremum.emit = [=, this](const std::string& unique, const Tensor& out) {
-      const Tensor found = make_temp(unique, out.shape), nans = make_temp("nan_sum", out.shape);
+      const Tensor found = make_temp(unique, out.shape), nans = make_temp("marked", out.shape);
       auto nan_or_zero = [&](const Exprs& at, const Exprs& over) {
         Expr x = element(at, over);
         return b().select(b().ne(x, x), real(std::numeric_limits<double>::quiet_NaN()), real(0));
       };
       return b().seq(std::array<Stmt, 3>{
           emit(unique, found),
-          reduce_nest("nan_sum", axes_of(out.shape), reduce, ReducerKind::kSum, nans, nullptr, nan_or_zero),
+          reduce_nest("marked", axes_of(out.shape), reduce, ReducerKind::kSum, nans, nullptr, nan_or_zero),
           map_nest(unique + "_or_nan", axes_of(out.shape), out, [&](const Exprs& at) {
             Expr n = read(nans, at);
             return b().select(b().ne(n, n), n, read(found, at));

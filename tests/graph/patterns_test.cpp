@@ -167,7 +167,7 @@ TEST_CASE("wrong inputs are errors, unsupported types are refusals with a reason
   };
   CHECK(reason(Op::kUnary, UnaryAttrs{UnaryFn::kExp}, {i}) == Refusal::kElementType);
   CHECK(reason(Op::kBinary, BinaryAttrs{BinaryFn::kAnd}, {f, f}) == Refusal::kElementType);
-  CHECK(reason(Op::kBinary, BinaryAttrs{BinaryFn::kMod}, {u, u}) == Refusal::kElementType);
+  CHECK(reason(Op::kBinary, BinaryAttrs{BinaryFn::kPow}, {u, u}) == Refusal::kElementType);
   CHECK(reason(Op::kAdd, NoAttrs{}, {u, u}) == Refusal::kElementType);
   CHECK(reason(Op::kRelu, NoAttrs{}, {u}) == Refusal::kElementType);
   CHECK(reason(Op::kReduceSum, ReduceAttrs{{0}, true}, {b}) == Refusal::kElementType);

@@ -57,7 +57,8 @@ struct AttributePrinter {
     return fmt::format("pads={}{} value={}", list_text(a.begin), list_text(a.end), a.value);
   }
   std::string operator()(const ReduceAttrs& a) const {
-    return fmt::format("axes={}{}", list_text(a.axes), a.keep_dims ? " keep_dims" : "");
+    return fmt::format("axes={}{}", list_text(a.axes), a.keep_dims ? " keep_dims" : "") +
+           (a.keeps_nan ? " keeps_nan" : "");
   }
   std::string operator()(const ReshapeAttrs& a) const { return fmt::format("shape={}", list_text(a.shape)); }
   std::string operator()(const UnaryAttrs& a) const {
@@ -72,6 +73,17 @@ struct AttributePrinter {
     return fmt::format("starts={} steps={} extents={}", list_text(a.starts), list_text(a.steps), list_text(a.extents));
   }
   std::string operator()(const GatherNdAttrs& a) const { return fmt::format("batch_dims={}", a.batch_dims); }
+  std::string operator()(const ResampleAttrs& a) const { return fmt::format("axes={}", list_text(a.axes)); }
+  std::string operator()(const ScanAttrs& a) const {
+    return fmt::format("axis={}{}{}{}", a.axis, a.exclusive ? " exclusive" : "", a.reverse ? " reverse" : "",
+                       a.product ? " product" : "");
+  }
+  std::string operator()(const ScatterAttrs& a) const {
+    return fmt::format("axis={} reduction={}", a.axis, static_cast<int>(a.reduction));
+  }
+  std::string operator()(const TopKAttrs& a) const {
+    return fmt::format("axis={} k={}{}", a.axis, a.k, a.largest ? " largest" : "");
+  }
   std::string operator()(const LayerNormAttrs& a) const { return fmt::format("axis={} epsilon={}", a.axis, a.epsilon); }
 };
 

@@ -56,7 +56,7 @@ TEST_CASE("functions of one element, all types that they take") {
 
 TEST_CASE("infinities, NaN and zeros of both signs through every function") {
   const double inf = INFINITY, nan = NAN;
-  const std::vector<double> edges{nan, inf, -inf, 0.0, -0.0, 1, -1, 2, -2, 2.5, -2.5, 0.5, 1e30, -1e30};
+  const std::vector<double> edges{nan, inf, -inf, 0.0, -0.0, 1, -1, 2, -2, 2.5, -2.5, 0.5, 1e10, -1e10};
   const auto n = static_cast<int64_t>(edges.size());
   for (UnaryFn fn : all_unary()) {
     if (!graph::accepts(graph::unary_row(fn).domain, DType::kF32)) continue;
