@@ -89,7 +89,7 @@ struct Taps {
 Made cubic_weights(Numbers& n, const Made& f) {
   constexpr double a = -0.75;
   Made sum = n.vector({0, 1, 0, 0});
-  const std::vector<double> powers[] = {{a, 0, -a, 0}, {-2 * a, -(a + 3), 2 * a + 3, a}, {a, a + 2, -(a + 2), a}};
+  const std::vector<double> powers[] = {{a, 0, -a, 0}, {-2 * a, -(a + 3), 2 * a + 3, a}, {a, a + 2, -(a + 2), -a}};
   Made power = f;
   for (const std::vector<double>& factors : powers) {
     sum = n.add(sum, n.mul(n.vector(factors), power));

@@ -161,14 +161,15 @@ TEST_CASE("LayerNorm written out becomes one node") {
 TEST_CASE("wrong inputs are errors, unsupported types are refusals with a reason") {
   Graph g;
   ValueId f = g.add_input("f", DType::kF32, {2, 3}), i = g.add_input("i", DType::kI64, {2, 3}),
-          b = g.add_input("b", DType::kBool, {2, 3}), u = g.add_input("u", DType::kU32, {2, 3});
+          b = g.add_input("b", DType::kBool, {2, 3}), u = g.add_input("u", DType::kU32, {2, 3}),
+          w = g.add_input("w", DType::kU64, {2, 3});
   auto reason = [&](Op op, Attributes attrs, std::vector<ValueId> inputs) {
     return refusal_of(failure(g, op, std::move(attrs), std::move(inputs)));
   };
   CHECK(reason(Op::kUnary, UnaryAttrs{UnaryFn::kExp}, {i}) == Refusal::kElementType);
   CHECK(reason(Op::kBinary, BinaryAttrs{BinaryFn::kAnd}, {f, f}) == Refusal::kElementType);
   CHECK(reason(Op::kBinary, BinaryAttrs{BinaryFn::kPow}, {u, u}) == Refusal::kElementType);
-  CHECK(reason(Op::kAdd, NoAttrs{}, {u, u}) == Refusal::kElementType);
+  CHECK(reason(Op::kDiv, NoAttrs{}, {w, w}) == Refusal::kElementType);
   CHECK(reason(Op::kRelu, NoAttrs{}, {u}) == Refusal::kElementType);
   CHECK(reason(Op::kReduceSum, ReduceAttrs{{0}, true}, {b}) == Refusal::kElementType);
   CHECK(reason(Op::kCast, CastAttrs{DType::kU64}, {f}) == Refusal::kElementType);
