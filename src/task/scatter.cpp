@@ -69,7 +69,7 @@ Expr GroupNest::scatter_update(const ScatterNest& s, const Exprs& at, const Expr
   return read(s.updates, from, predicate);
 }
 
-// The number of the last update of each place, -1 where there is none, and the elements that follow from it.
+// The number of the last update of each place, -1 for places without one, and the elements that follow from it.
 Stmt GroupNest::emit_scatter_last(const ScatterNest& s, const std::string& name, const Tensor& out) {
   std::vector<NestAxis> places = axes_of(s.data.shape);
   if (!s.elements()) places.resize(s.depth);
