@@ -237,7 +237,7 @@ class GraphMaker {
     const auto x = some([&](Known k) { return !value(k.id).shape.empty() && value(k.id).dtype != DType::kBool; });
     if (!x) return;
     const DType dtype = value(x->id).dtype;
-    const Shape& s = value(x->id).shape;
+    const Shape s = value(x->id).shape;
     const bool exact = x->exact && dtype == DType::kI32;
     if (s.size() == 2 && chance(2)) {
       const int64_t n = between(1, 6);
@@ -259,7 +259,7 @@ class GraphMaker {
   void convolution() {
     const auto x = image();
     if (!x) return;
-    const Shape& s = value(x->id).shape;
+    const Shape s = value(x->id).shape;
     const size_t axes = s.size() - 2;
     graph::ConvAttrs a;
     a.kernel.assign(axes, between(1, 3));
@@ -293,7 +293,7 @@ class GraphMaker {
   void row() {
     const auto x = real();
     if (!x || value(x->id).shape.empty()) return;
-    const Shape& s = value(x->id).shape;
+    const Shape s = value(x->id).shape;
     const int64_t axis = rng_.below(std::ssize(s));
     if (chance(2)) return void(add(Op::kSoftmax, graph::AxisAttrs{axis}, {x->id}, false));
     const DType dtype = value(x->id).dtype;
@@ -441,7 +441,7 @@ class GraphMaker {
     const auto x =
         some([&](Known k) { return k.exact && value(k.id).dtype != DType::kBool && !value(k.id).shape.empty(); });
     if (!x) return;
-    const Shape& s = value(x->id).shape;
+    const Shape s = value(x->id).shape;
     const int64_t axis = rng_.below(std::ssize(s));
     add(Op::kTopK, graph::TopKAttrs{axis, between(1, s[static_cast<size_t>(axis)]), chance(2)}, {x->id}, true);
   }
