@@ -145,6 +145,8 @@ TEST_CASE("random graphs over all operators equal the reference", "[fuzz]") {
       continue;
     }
     ++made;
+    if (std::getenv("TCC_GRAPHS") != nullptr)
+      std::fprintf(stderr, "graph %d\n%s", static_cast<int>(i), text_of(graph).c_str());
     auto expected = graph::run_bounded_reference(graph, inputs, {}, 1);
     if (!expected) FAIL(expected.error().message);
     const std::string wrong = difference(graph, *expected, run_built(graph, inputs));

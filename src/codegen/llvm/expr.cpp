@@ -304,7 +304,9 @@ std::optional<Val> Emitter::compare_lanes(const ir::Binary& e) {
     if (o <= -kBound || o >= kBound) return std::nullopt;
     thresholds.push_back(b_.getInt32(static_cast<uint32_t>(-o)));
   }
-  Value* u = scalar_index(split->uniform);
+  const Val uniform = eval(split->uniform);
+  if (uniform.vec) return std::nullopt;  // a load under a mask that differs by lane
+  Value* u = uniform.v;
   if (auto* c = llvm::dyn_cast<llvm::ConstantInt>(u)) {
     u = b_.getInt32(static_cast<uint32_t>(std::clamp(c->getSExtValue(), -kBound, kBound)));
   } else {
