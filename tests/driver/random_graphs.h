@@ -162,7 +162,9 @@ class GraphMaker {
     const bool rounds = row.fn == UnaryFn::kReciprocal || row.fn == UnaryFn::kTan || row.fn == UnaryFn::kSqrt ||
                         row.fn == UnaryFn::kShrink || row.fn == UnaryFn::kLog || row.fn == UnaryFn::kAcosh ||
                         row.fn == UnaryFn::kAtanh || row.fn == UnaryFn::kAsin || row.fn == UnaryFn::kAcos;
-    add(Op::kUnary, graph::UnaryAttrs{row.fn, 0.5, 0.75}, {x->id}, x->exact && keeps && !rounds);
+    const bool whole_numbers = !graph::is_float(value(x->id).dtype);
+    add(Op::kUnary, graph::UnaryAttrs{row.fn, whole_numbers ? 1 : 0.5, whole_numbers ? 1 : 0.75}, {x->id},
+        x->exact && keeps && !rounds);
   }
 
   // Another operand that broadcasts with x, of its type.
