@@ -187,6 +187,10 @@ const std::vector<Row>& rows() {
        "one token of a Llama of 2 layers of 256, after --sequence - 1 of the past",
        {kSequence.name},
        make_llama_decode},
+      {"unet-diffusion",
+       "U-Net of a diffusion model over features of an eighth of --image, 64 to 128 channels",
+       {kImage.name},
+       make_diffusion_unet},
   };
   return kRows;
 }

@@ -121,5 +121,6 @@ std::string make_lstm_tagger(const ZooOptions& options);
 std::string make_whisper_encoder(const ZooOptions& options);
 std::string make_llama_decode(const ZooOptions& options);
 std::string make_mobilenet_v2_int8(const ZooOptions& options);
+std::string make_diffusion_unet(const ZooOptions& options);
 
 }  // namespace tcc::onnx
