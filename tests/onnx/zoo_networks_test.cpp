@@ -74,3 +74,13 @@ TEST_CASE("products of quantized tensors that are computed in floats are told") 
   CHECK_THAT(notes[0], Catch::Contains("53 products of quantized tensors are computed in floating point"));
   CHECK(import_notes(must_load("mlp", {})).empty());
 }
+
+TEST_CASE("the zoo's diffusion network resizes, and its attention is one group") {
+  const graph::Graph g = must_load("unet-diffusion", {.image = 64});
+  CHECK(g.value(g.inputs[0]).shape == Shape{1, 4, 8, 8});
+  CHECK(g.value(g.outputs[0]).shape == g.value(g.inputs[0]).shape);
+  int64_t attentions = 0;
+  for (const auto& [text, count] : group_counts(g))
+    if (text.starts_with("MatMul") && text.find("Softmax+MatMul") != std::string::npos) attentions += count;
+  CHECK(attentions == 2);
+}
