@@ -31,6 +31,7 @@ constexpr double kGroupSeconds = 20e-3;  // of a turn
 constexpr double kGroupShare = 0.1;      // likewise, of a round's time at most
 constexpr double kSampleSeconds = 2e-4;  // of runs back to back: reading the clock and single wake-ups do not count
 constexpr int64_t kMinRuns = 3;          // of a turn
+constexpr double kLongRun = 4e-3;        // seconds: one run of this length is a turn
 constexpr int64_t kMinPairs = 4;         // of a round
 constexpr size_t kMaxPairs = 20000;
 constexpr double kWarmUp = 0.2;  // share of a round's time
@@ -60,7 +61,8 @@ struct Side {
   Result<double> turn(double each, double seconds) {
     TCC_TRY_VOID(time(1));
     const auto repeats = static_cast<int64_t>(std::ceil(kSampleSeconds / each));
-    const auto count = std::max(kMinRuns, static_cast<int64_t>(seconds / (each * static_cast<double>(repeats))));
+    const auto count =
+        std::max(each > kLongRun ? 1 : kMinRuns, static_cast<int64_t>(seconds / (each * static_cast<double>(repeats))));
     std::vector<double> samples;
     for (int64_t i = 0; i < count; ++i) {
       TCC_TRY(const double sample, time(repeats));
