@@ -22,7 +22,9 @@ using Ints = std::vector<int64_t>;
 using Attributes = std::vector<onnx::NamedAttribute>;
 
 constexpr int64_t kOpset = 18;
-const std::map<std::string, int64_t> kLaterOperators = {{"Gelu", 20}, {"RMSNormalization", 23}, {"Swish", 24}};
+const std::map<std::string, int64_t> kLaterOperators = {{"Attention", 23},          {"Gelu", 20},
+                                                        {"GroupNormalization", 21}, {"RMSNormalization", 23},
+                                                        {"RotaryEmbedding", 23},    {"Swish", 24}};
 constexpr double kElements = 4e6;  // of a tensor, at most
 constexpr double kFlops = 4e9;     // of a run, at most
 
@@ -318,13 +320,19 @@ RandomOperator reduction(Draw& d, const std::string& family, const std::string& 
 }
 
 RandomOperator normalization(Draw& d, const std::string& family, const std::string& op) {
-  const bool images = op == "BatchNormalization" || op == "InstanceNormalization" || op == "LRN";
+  const bool images =
+      op == "BatchNormalization" || op == "GroupNormalization" || op == "InstanceNormalization" || op == "LRN";
   Shape shape = d.shape(images ? 4 : d.between(2, 4));
   const std::string x = d.input(shape);
   const int64_t last = std::ssize(shape) - 1;
   if (op == "LayerNormalization") {
     d.attribute("axis", last);
     return d.finish(family, op, {x, d.weights({shape.back()}, 0.5, 1), d.weights({shape.back()})});
+  }
+  if (op == "GroupNormalization") {
+    const int64_t groups = shape[1] % 4 == 0 ? 4 : 1;
+    d.attribute("num_groups", groups);
+    return d.finish(family, op, {x, d.weights({shape[1]}, 0.5, 1), d.weights({shape[1]})});
   }
   if (op == "RMSNormalization") {
     d.attribute("axis", last);
@@ -428,6 +436,68 @@ RandomOperator indexing(Draw& d, const std::string& family, const std::string& o
   return d.finish(family, op, {x, d.indices({d.extent(1, 1024)}, along)});
 }
 
+RandomOperator recurrent(Draw& d, const std::string& family, const std::string& op) {
+  const int64_t gates = op == "LSTM" ? 4 : op == "GRU" ? 3 : 1, directions = d.chance(0.3) ? 2 : 1;
+  const int64_t steps = d.between(1, 24), batch = d.between(1, 4), in = d.extent(4, 256), hidden = d.extent(4, 256);
+  const std::string x = d.input({steps, batch, in}), w = d.weights({directions, gates * hidden, in}, 0.2);
+  const std::string r = d.weights({directions, gates * hidden, hidden}, 0.2);
+  d.attribute("hidden_size", hidden);
+  d.attribute("direction", std::string(directions == 2 ? "bidirectional" : "forward"));
+  return d.finish(family, op, {x, w, r, d.weights({directions, 2 * gates * hidden}, 0.2)});
+}
+
+RandomOperator attention(Draw& d, const std::string& family, const std::string& op) {
+  const int64_t batch = d.between(1, 2), heads = d.between(1, 12), depth = 8 * d.between(1, 16);
+  const int64_t queries = d.extent(1, 384), keys = d.chance(0.7) ? queries : d.extent(1, 384);
+  const std::string q = d.input({batch, heads, queries, depth}), k = d.input({batch, heads, keys, depth});
+  const std::string v = d.input({batch, heads, keys, depth});
+  if (queries == keys && d.chance(0.4)) d.attribute("is_causal", int64_t{1});
+  return d.finish(family, op, {q, k, v});
+}
+
+RandomOperator einsum(Draw& d, const std::string& family, const std::string& op) {
+  const int64_t b = d.between(1, 8), h = d.between(1, 8), i = d.extent(1, 128), j = d.extent(1, 128),
+                k = d.extent(1, 128);
+  struct Form {
+    std::string equation;
+    Shape left, right;
+  };
+  const Form form = d.one_of<Form>({{"ij,jk->ik", {i, j}, {j, k}},
+                                    {"bij,bkj->bik", {b, i, j}, {b, k, j}},
+                                    {"bihd,bjhd->bhij", {b, i, h, k}, {b, j, h, k}},
+                                    {"bhij,bjhd->bihd", {b, h, i, j}, {b, j, h, k}},
+                                    {"bij,jk->bik", {b, i, j}, {j, k}}});
+  const std::string x = d.input(form.left), y = d.input(form.right);
+  d.attribute("equation", form.equation);
+  return d.finish(family, op, {x, y});
+}
+
+RandomOperator rearranged(Draw& d, const std::string& family, const std::string& op) {
+  const Shape shape = d.shape(4, 1e6);
+  if (op == "TopK") {
+    const std::string x = d.input(shape);
+    const int64_t axis = d.between(0, 3);
+    d.attribute("axis", axis);
+    return d.finish(family, op,
+                    {x, d.numbers({d.between(1, std::min<int64_t>(16, shape[static_cast<size_t>(axis)]))})});
+  }
+  if (op == "ScatterElements") {
+    const std::string x = d.input(shape), i = d.indices(shape, shape[0]);
+    d.attribute("axis", int64_t{0});
+    d.attribute("reduction", std::string("add"));
+    return d.finish(family, op, {x, i, d.input(shape)});
+  }
+  if (op == "GridSample") {
+    const std::string x = d.input(shape);
+    return d.finish(family, op, {x, d.input({shape[0], d.extent(1, 64), d.extent(1, 64), 2})});
+  }
+  const std::string x = d.input(shape);
+  d.attribute("mode", d.one_of<std::string>({"nearest", "linear", "linear", "cubic"}));
+  const int64_t by = d.between(2, 3);
+  const std::string sizes = d.numbers({shape[0], shape[1], shape[2] * by, shape[3] * by});
+  return d.finish(family, op, {x, "", "", sizes});
+}
+
 const std::vector<Family>& families() {
   static const std::vector<Family> all = {
       {"elementwise",
@@ -446,7 +516,14 @@ const std::vector<Family>& families() {
       {"select", 1, {"Cast", "Clip", "PRelu", "Where"}, select},
       {"product", 3, {"Gemm", "MatMul"}, product},
       {"convolution", 4, {"Conv", "Conv", "Conv", "ConvTranspose"}, convolution},
-      {"pooling", 1.5, {"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"}, pooling},
+      {"einsum", 0.5, {"Einsum"}, einsum},
+      {"attention", 0.7, {"Attention"}, attention},
+      {"recurrent", 0.5, {"GRU", "LSTM", "RNN"}, recurrent},
+      {"rearranged", 1, {"GridSample", "Resize", "ScatterElements", "TopK"}, rearranged},
+      {"pooling",
+       1.5,
+       {"AveragePool", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "LpPool", "MaxPool"},
+       pooling},
       {"reduction",
        2,
        {"ArgMax", "ArgMin", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
@@ -454,8 +531,8 @@ const std::vector<Family>& families() {
        reduction},
       {"normalization",
        2,
-       {"BatchNormalization", "Hardmax", "InstanceNormalization", "LRN", "LayerNormalization", "LogSoftmax",
-        "LpNormalization", "MeanVarianceNormalization", "RMSNormalization", "Softmax"},
+       {"BatchNormalization", "GroupNormalization", "Hardmax", "InstanceNormalization", "LRN", "LayerNormalization",
+        "LogSoftmax", "LpNormalization", "MeanVarianceNormalization", "RMSNormalization", "Softmax"},
        normalization},
       {"move",
        3,
