@@ -10,6 +10,7 @@
 #include "lower/cpu/complete_tiles.h"
 #include "lower/cpu/plan_hints.h"
 #include "lower/cpu/plan_unrolling.h"
+#include "lower/cpu/serialize_small.h"
 #include "lower/cpu/transpose_accesses.h"
 #include "lower/gpu/align_vectors.h"
 #include "lower/gpu/bind_threads.h"
@@ -95,6 +96,7 @@ constexpr std::array kCpu = join(kCommon, std::array{
     Pass{"promote_registers", kNest, kNest, as_row<promote_registers>},
     Pass{"hoist_local_tiles", kNest, kNest, as_row<hoist_local_tiles>},
     Pass{"split_launches", kNest, kNest, as_row<split_launches>},
+    Pass{"serialize_small", kNest, kNest, as_row<serialize_small>},
     // Annotations that the code generator carries out.
     Pass{"plan_unrolling", kNest, kNest, as_row<plan_cpu_unrolling>},
     Pass{"complete_tiles", kNest, kNest, as_row<complete_tiles>},
