@@ -80,7 +80,9 @@ class Printer {
     if (found != names_.end()) return found->second;
     std::string hint;
     for (char c : name_hint(kernel_, id)) hint += std::isalnum(static_cast<unsigned char>(c)) || c == '_' ? c : '_';
-    if (hint.empty() || std::isdigit(static_cast<unsigned char>(hint[0]))) hint = "v" + hint;
+    // A suffix makes no name of these: nan_1 is a number, too.
+    const bool is_number = hint == "inf" || hint == "nan" || hint.starts_with("inf_") || hint.starts_with("nan_");
+    if (hint.empty() || is_number || std::isdigit(static_cast<unsigned char>(hint[0]))) hint = "v" + hint;
     std::string unique = hint;
     const bool label = &taken == &labels_;
     for (int n = 1; (!label && is_reserved(unique)) || !taken.insert(unique).second; ++n)

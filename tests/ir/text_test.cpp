@@ -139,14 +139,16 @@ TEST_CASE("names become unique and stay so", "[text]") {
   Builder& b = kb.b();
   const Buffer* x = kb.add_buffer("for", Type::kF32, std::vector<int64_t>{4}, BufferRole::kInput);
   const Buffer* y = kb.add_buffer("a.b c", Type::kF32, std::vector<int64_t>{4}, BufferRole::kOutput);
-  Id i = kb.new_id("i"), j = kb.new_id("i"), k = kb.new_id("i_1");
+  Id i = kb.new_id("i"), j = kb.new_id("i"), k = kb.new_id("i_1"), n = kb.new_id("nan_count"), m = kb.new_id("inf");
   auto copy = [&](Id at) {
     std::vector<Expr> index = {b.var(at)};
     return b.loop(at, b.integer(4), b.store(y->id, index, b.load(*x, index)));
   };
-  std::vector<Stmt> stmts = {copy(i), copy(j), copy(k)};
+  std::vector<Stmt> stmts = {copy(i), copy(j), copy(k), copy(n), copy(m)};
   Kernel kernel = kb.finish(b.seq(stmts));
   std::string text = print(kernel);
+  CHECK(text.find("for vnan_count in 4 {") != std::string::npos);
+  CHECK(text.find("for vinf in 4 {") != std::string::npos);
   CHECK(text.find("for i in 4 {") != std::string::npos);
   CHECK(text.find("for i_1 in 4 {") != std::string::npos);
   CHECK(text.find("for i_1_1 in 4 {") != std::string::npos);
