@@ -121,8 +121,8 @@ Result<int> tune(const TuneArguments& a) {
     print_library(a, library);
   };
   if (finds_gain(a, target, effort))
-    request.afterwards = [](double command, double build) {
-      return driver::gain_seconds(driver::gain_timing(command), build);
+    request.afterwards = [&first](double command, double build) {
+      return driver::gain_seconds(driver::gain_timing(command), build, first.predicted_seconds);
     };
   if (effort != driver::Effort::kConstruct) print_plan(a, program, request, db);
   if (effort != driver::Effort::kConstruct && backend::backend_of(target).runs_on_host(target))

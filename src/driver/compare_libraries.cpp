@@ -33,9 +33,11 @@ constexpr double kSampleSeconds = 2e-4;  // of runs back to back: reading the cl
 constexpr int64_t kMinRuns = 3;          // of a turn
 constexpr double kLongRun = 4e-3;        // seconds: one run of this length is a turn
 constexpr int64_t kMinPairs = 4;         // of a round
+constexpr int64_t kMinLongPairs = 2;     // where one run is a turn
 constexpr size_t kMaxPairs = 20000;
 constexpr double kWarmUp = 0.2;  // share of a round's time
 constexpr double kUnknown = 1e9;
+constexpr double kProcessSeconds = 0.025;  // to start one and load the libraries
 
 struct Side {
   std::shared_ptr<package::LoadedModel> model;
@@ -92,10 +94,11 @@ Result<PairBlock> time_round(Side (&sides)[2], bool b_first, double seconds, con
     each = std::max(std::min(first, second), 1e-7);
   } while (watch.seconds() < kWarmUp * seconds);
   const double group = std::min(kGroupSeconds, kGroupShare * seconds);
+  const int64_t pairs = each > kLongRun ? kMinLongPairs : kMinPairs;
   std::vector<double> of_a, of_b, ratios;
   bool a_first = !b_first;
   watch.restart();
-  while (ratios.size() < kMaxPairs && (watch.seconds() < seconds || std::ssize(ratios) < kMinPairs)) {
+  while (ratios.size() < kMaxPairs && (watch.seconds() < seconds || std::ssize(ratios) < pairs)) {
     TCC_TRY(const double first, sides[a_first ? 0 : 1].turn(each, group));
     TCC_TRY(const double second, sides[a_first ? 1 : 0].turn(each, group));
     of_a.push_back(a_first ? first : second);
@@ -226,6 +229,14 @@ Result<bool> check_comparable(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
+
+double compare_seconds(double seconds, double run_seconds) {
+  // Of a process: two runs of each library before its round, one of each to warm up, and its pairs of turns.
+  const int64_t in_turns = run_seconds > kLongRun ? 4 * kMinLongPairs : 2 * (1 + kMinRuns) * kMinPairs;
+  const double least = run_seconds * static_cast<double>(6 + in_turns);
+  const double block = std::max(seconds * kPairedTimes / kPairedBlocks * (1 + kWarmUp), least);
+  return static_cast<double>(kPairedBlocks) * (block + kProcessSeconds);
+}
 
 Result<Comparison> compare_libraries(const std::string& a, const std::string& b, const BenchOptions& options) {
   TCC_TRY(const bool on_gpu, check_comparable(a, b));

@@ -14,8 +14,7 @@ namespace {
 constexpr double kShare = 0.05, kLeast = 0.3, kMost = 6;
 constexpr double kNoise = 0.02;     // of a task's time
 constexpr double kTaskShare = 0.1;  // of the timing in turns, for each library alone and as much for its tasks
-// Of compare_libraries beside the timing: a share of it for warming up, and seconds for its processes.
-constexpr double kWarmingShare = 0.2, kProcessSeconds = 0.3;
+constexpr double kAloneRuns = 12;   // of a library alone, at least: of all of it, and kernel by kernel
 
 Result<std::string> build_into(const Model& model, const GainOptions& options, const record::Database* store,
                                const std::string& folder) {
@@ -50,8 +49,9 @@ void sort_by_gain(std::vector<TaskGain>& tasks) {
 
 }  // namespace
 
-double gain_seconds(double timing_seconds, double build_seconds) {
-  return 2 * build_seconds + timing_seconds * (1 + kWarmingShare + 4 * 1.1 * kTaskShare) + kProcessSeconds;
+double gain_seconds(double timing_seconds, double build_seconds, double run_seconds) {
+  const double alone = std::max(2 * 1.1 * kTaskShare * timing_seconds, kAloneRuns * run_seconds);
+  return 2 * build_seconds + compare_seconds(timing_seconds / kPairedTimes, run_seconds) + 2 * alone;
 }
 
 double gain_timing(double command_seconds) {

@@ -46,8 +46,9 @@ Result<Gain> measure_gain(const Model& model, const GainOptions& options);
 Result<std::optional<Gain>> predict_gain(const Program& program, const TuneRequest& request, const TuneReport& report,
                                          const FirstLibrary& first);
 
-// Wall time that measure_gain takes, about, where one build takes `build_seconds`.
-double gain_seconds(double timing_seconds, double build_seconds);
+// Wall time that measure_gain takes, about, where one build takes `build_seconds` and one run of the model
+// `run_seconds` (0: not known).
+double gain_seconds(double timing_seconds, double build_seconds, double run_seconds);
 // Seconds of timing that suit a command of this length.
 double gain_timing(double command_seconds);
 

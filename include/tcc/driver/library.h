@@ -185,6 +185,9 @@ Comparison compare_pairs(const std::vector<PairBlock>& blocks);
 inline constexpr int64_t kPairedBlocks = 12;
 inline constexpr double kPairedTimes = 3;
 Result<Comparison> compare_libraries(const std::string& a, const std::string& b, const BenchOptions& options);
+// Wall time that it takes on a CPU, about: `seconds` as in its options, `run_seconds` of one run of a library (0: not
+// known). Long runs take longer than they were asked to, because each process has a least number of them.
+double compare_seconds(double seconds, double run_seconds);
 
 // A schedule of the user's for one task, run through the tuner's own checks.
 struct ScheduleTime {
