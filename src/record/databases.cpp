@@ -60,6 +60,24 @@ class Union : public Database {
               if (!wrong) return std::vector<Record>{std::move(*own)};
               return right_of([&](int64_t n) { return d.fastest(task, machine, threads, n); }, machine.features, 1);
             }));
+    // A member that prefers a program to faster records has compared them in turns. A copy of its records, as of
+    // `merge`, knows the times only.
+    for (const Database* member : members_) {
+      TCC_TRY(const std::optional<Record> own, member->confirmed_best(task, machine, threads));
+      TCC_TRY(const std::optional<Record> fastest_here, member->best(task, machine, threads));
+      if (!own || !fastest_here || own->nest_hash == fastest_here->nest_hash) continue;
+      bool right = false;
+      for (const Record& r : found) right |= r.nest_hash == own->nest_hash;
+      if (!right) continue;
+      Result<void> asked = {};
+      std::erase_if(found, [&](const Record& r) {
+        if (r.nest_hash == own->nest_hash) return false;
+        const Result<bool> known = member->contains(task, machine.features, r.nest_hash, threads);
+        if (!known) asked = tl::make_unexpected(known.error());
+        return known && *known;
+      });
+      TCC_TRY_VOID(asked);
+    }
     keep_fastest(found, 1);
     return found.empty() ? std::optional<Record>() : std::optional(std::move(found[0]));
   }

@@ -218,6 +218,12 @@ TEST_CASE("a confirmed best counts among the records of its own database") {
   auto ordered = make_ordered_union({theirs.get(), mine.get()});
   CHECK(confirmed(*all) == 12);
   CHECK(confirmed(*ordered) == 12);
+  auto copy = sqlite();  // of the records, which does not know what was confirmed
+  add(*copy, record_of(1, 50, 11, 1.0));
+  add(*copy, record_of(1, 50, 12, 1.1));
+  CHECK(confirmed(*copy) == 11);
+  CHECK(confirmed(*make_union({copy.get(), mine.get()})) == 12);
+  CHECK(confirmed(*make_union({mine.get(), copy.get(), mine.get()})) == 12);
   add(*theirs, record_of(1, 50, 21, 1.05));  // faster than the confirmed best here, slower than the fastest
   CHECK(confirmed(*all) == 21);
   CHECK(confirmed(*ordered) == 21);
