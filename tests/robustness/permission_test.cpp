@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "cli/runner.h"
@@ -111,8 +112,15 @@ TEST_CASE("a second run of the same search that is killed is gone on with later"
                       time, "--seed", "5", "--db", one.str("both.db"), "--json"});
   };
   const pid_t first = start(one, "600s"), second = start(two, "600s");
-  auto wait_for = [](const Sandbox& box) {
-    for (int i = 0; i < 6000 && slurp(box.path("stdout")).find("\"trials\":6") == std::string::npos; ++i) usleep(50000);
+  auto has_measured = [](const Sandbox& box) {
+    const std::string text = slurp(box.path("stdout")), count = "\"trials\":";
+    for (size_t at = text.find(count); at != std::string::npos; at = text.find(count, at + 1))
+      if (std::atoll(text.c_str() + at + count.size()) >= 6) return true;
+    return false;
+  };
+  auto wait_for = [&](const Sandbox& box) {
+    for (int i = 0; i < 6000 && !has_measured(box); ++i) usleep(50000);
+    REQUIRE(has_measured(box));
   };
   wait_for(one);
   wait_for(two);
