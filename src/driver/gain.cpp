@@ -12,9 +12,10 @@ namespace tcc::driver {
 namespace {
 
 constexpr double kShare = 0.05, kLeast = 0.3, kMost = 6;
-constexpr double kNoise = 0.02;     // of a task's time
-constexpr double kTaskShare = 0.1;  // of the timing in turns, for each library alone and as much for its tasks
-constexpr double kAloneRuns = 12;   // of a library alone, at least: of all of it, and kernel by kernel
+constexpr double kNoise = 0.02;        // of a task's time
+constexpr double kTaskShare = 0.1;     // of the timing in turns, for each library alone and as much for its tasks
+constexpr double kMaxRunShare = 0.02;  // of the timing: predictions are sometimes far too long, as of gathers
+constexpr double kAloneRuns = 12;      // of a library alone, at least: of all of it, and kernel by kernel
 
 Result<std::string> build_into(const Model& model, const GainOptions& options, const record::Database* store,
                                const std::string& folder) {
@@ -50,6 +51,7 @@ void sort_by_gain(std::vector<TaskGain>& tasks) {
 }  // namespace
 
 double gain_seconds(double timing_seconds, double build_seconds, double run_seconds) {
+  run_seconds = std::min(run_seconds, kMaxRunShare * timing_seconds);
   const double alone = std::max(2 * 1.1 * kTaskShare * timing_seconds, kAloneRuns * run_seconds);
   return 2 * build_seconds + compare_seconds(timing_seconds / kPairedTimes, run_seconds) + 2 * alone;
 }
