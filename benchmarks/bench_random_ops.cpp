@@ -160,8 +160,8 @@ class RandomOps {
                     fmt::format("{} of {} wrong", wrong, sorted.size()), 0, 0});
     for (size_t i = 0; i < std::min(kWorst, sorted.size()); ++i)
       rows.push_back({fmt::format("worst {}: {}", i + 1, sorted[i]->name), sorted[i]->ratio(), "x",
-                      fmt::format("{}; tools/bench random-ops --seed {} --only {}", sorted[i]->description, seed_,
-                                  sorted[i]->name),
+                      fmt::format("{}; tools/bench random-ops --seed {} --rows {} --only {}", sorted[i]->description,
+                                  seed_, sorted[i]->row + 1, sorted[i]->name),
                       0, 0});
   }
 

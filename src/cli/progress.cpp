@@ -46,7 +46,7 @@ void ProgressLine::show(const std::string& line) {
   since_said_.restart();
 }
 
-// Events take the place of lines where there is no terminal.
+// Off a terminal, --json writes events instead of lines.
 ProgressView::ProgressView(const Common& common, double time_limit, ValueCurve& curve)
     : common_(common),
       curve_(curve),

@@ -53,30 +53,33 @@ class Union : public Database {
     return out;
   }
   Result<std::optional<Record>> confirmed_best(uint64_t task, const Machine& machine, int64_t threads) const override {
-    TCC_TRY(std::vector<Record> found, ask([&](const Database& d) -> Result<std::vector<Record>> {
-              TCC_TRY(std::optional<Record> own, d.confirmed_best(task, machine, threads));
-              if (!own) return std::vector<Record>();
-              TCC_TRY(const bool wrong, is_wrong(task, machine.features, own->nest_hash));
-              if (!wrong) return std::vector<Record>{std::move(*own)};
-              return right_of([&](int64_t n) { return d.fastest(task, machine, threads, n); }, machine.features, 1);
-            }));
-    // A member that prefers a program to faster records has compared them in turns. A copy of its records, as of
-    // `merge`, knows the times only.
+    std::vector<Record> found;
+    std::vector<std::pair<const Database*, uint64_t>> preferred;  // members and programs, in spite of faster records
     for (const Database* member : members_) {
       TCC_TRY(const std::optional<Record> own, member->confirmed_best(task, machine, threads));
-      TCC_TRY(const std::optional<Record> fastest_here, member->best(task, machine, threads));
-      if (!own || !fastest_here || own->nest_hash == fastest_here->nest_hash) continue;
-      bool right = false;
-      for (const Record& r : found) right |= r.nest_hash == own->nest_hash;
-      if (!right) continue;
-      Result<void> asked = {};
-      std::erase_if(found, [&](const Record& r) {
-        if (r.nest_hash == own->nest_hash) return false;
-        const Result<bool> known = member->contains(task, machine.features, r.nest_hash, threads);
-        if (!known) asked = tl::make_unexpected(known.error());
-        return known && *known;
-      });
-      TCC_TRY_VOID(asked);
+      if (!own) continue;
+      TCC_TRY(const bool wrong, is_wrong(task, machine.features, own->nest_hash));
+      const auto fastest_here = [&](int64_t n) { return member->fastest(task, machine, threads, n); };
+      if (wrong) {
+        TCC_TRY(const std::vector<Record> right, right_of(fastest_here, machine.features, 1));
+        found.insert(found.end(), right.begin(), right.end());
+      } else {
+        TCC_TRY(const std::vector<Record> fastest, fastest_here(1));
+        if (fastest.at(0).nest_hash != own->nest_hash) preferred.emplace_back(member, own->nest_hash);
+        found.push_back(*own);
+      }
+      if (ordered_ && !found.empty()) break;
+    }
+    // Such a member has compared programs in turns. A copy of its records, as of `merge`, knows their times only.
+    for (const auto& [member, winner] : preferred) {
+      const auto is_winner = [nest = winner](const Record& r) { return r.nest_hash == nest; };
+      if (std::none_of(found.begin(), found.end(), is_winner)) continue;
+      std::vector<Record> kept;
+      for (const Record& r : found) {
+        TCC_TRY(const bool known, member->contains(task, machine.features, r.nest_hash, threads));
+        if (is_winner(r) || !known) kept.push_back(r);
+      }
+      found = std::move(kept);
     }
     keep_fastest(found, 1);
     return found.empty() ? std::optional<Record>() : std::optional(std::move(found[0]));

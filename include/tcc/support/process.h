@@ -9,7 +9,7 @@
 namespace tcc {
 
 struct ProgramRun {
-  bool started = false;  // false: there is no such program
+  bool started = false;  // false: the system found no program of that name
   int status = 0;        // as waitpid gives it
   std::string text;      // what it printed to stdout and stderr, up to 1 MiB
 };
