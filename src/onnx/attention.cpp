@@ -4,12 +4,6 @@
 
 namespace tcc::onnx {
 
-using graph::BinaryFn;
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::ValueId;
-
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

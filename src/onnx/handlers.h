@@ -14,8 +14,16 @@
 
 namespace tcc::onnx {
 
+// Handlers make nodes of the graph, so they name its types without the namespace.
+using graph::BinaryFn;
+using graph::DType;
+using graph::Op;
 using graph::Refusal;
 using graph::refuse;
+using graph::ScatterReduction;
+using graph::Shape;
+using graph::UnaryFn;
+using graph::ValueId;
 
 // What a name of the model stands for: a tensor, a list of tensors (a sequence, whose length is known), or an optional
 // without a value. An input that a node leaves out does not exist.

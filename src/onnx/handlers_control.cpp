@@ -10,12 +10,6 @@
 
 namespace tcc::onnx {
 
-using graph::BinaryFn;
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::ValueId;
-
 namespace {
 
 constexpr int64_t kMaxTrips = 20'000;

@@ -16,11 +16,6 @@
 
 namespace tcc::onnx {
 
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::ValueId;
-
 namespace {
 
 // Letters are characters; the axes of an ellipsis are 256 + their position from the right.

@@ -7,13 +7,6 @@
 
 namespace tcc::onnx {
 
-using graph::BinaryFn;
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::UnaryFn;
-using graph::ValueId;
-
 namespace {
 
 const graph::UnaryRow& function_row(const std::string& op) {

@@ -7,12 +7,6 @@
 
 namespace tcc::onnx {
 
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::UnaryFn;
-using graph::ValueId;
-
 namespace {
 
 // The activation of a fused operator. `numbers`: its alpha and beta, in order.

@@ -7,12 +7,6 @@
 
 namespace tcc::onnx {
 
-using graph::BinaryFn;
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::ValueId;
-
 namespace {
 
 // The positions 0 .. extent - 1 of one axis mapped through a constant list.

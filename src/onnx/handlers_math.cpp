@@ -9,11 +9,6 @@
 
 namespace tcc::onnx {
 
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::ValueId;
-
 // Before opset 7 a second operand was broadcast on request only: its axes are those of the first from `axis` on.
 Result<ValueId> legacy_broadcast(NodeContext& c, ValueId a, ValueId b) {
   if (c.opset() >= 7) return b;

@@ -4,12 +4,6 @@
 
 namespace tcc::onnx {
 
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::UnaryFn;
-using graph::ValueId;
-
 namespace {
 
 Made ones(NodeContext& c, DType dtype, int64_t count) {

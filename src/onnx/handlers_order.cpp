@@ -10,13 +10,6 @@
 
 namespace tcc::onnx {
 
-using graph::BinaryFn;
-using graph::DType;
-using graph::Op;
-using graph::ScatterReduction;
-using graph::Shape;
-using graph::ValueId;
-
 Result<void> import_top_k(NodeContext& c) {
   graph::TopKAttrs attrs;
   TCC_TRY(attrs.axis, c.get_axis(-1, c.rank(0)));

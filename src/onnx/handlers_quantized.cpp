@@ -11,12 +11,6 @@
 
 namespace tcc::onnx {
 
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::UnaryFn;
-using graph::ValueId;
-
 namespace {
 
 struct Range {

@@ -15,13 +15,6 @@
 
 namespace tcc::onnx {
 
-using graph::BinaryFn;
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::UnaryFn;
-using graph::ValueId;
-
 namespace {
 
 constexpr int64_t kMaxSteps = 2048;

@@ -8,11 +8,6 @@
 
 namespace tcc::onnx {
 
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::ValueId;
-
 namespace {
 
 constexpr int64_t kMostJointTaps = 8;  // more are resampled one axis after the other

@@ -8,13 +8,6 @@
 
 namespace tcc::onnx {
 
-using graph::BinaryFn;
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::UnaryFn;
-using graph::ValueId;
-
 namespace {
 
 // Expressions over values of one type.

@@ -5,11 +5,6 @@
 
 namespace tcc::onnx {
 
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::ValueId;
-
 namespace {
 
 using List = std::vector<ValueId>;

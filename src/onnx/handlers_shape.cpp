@@ -6,11 +6,6 @@
 
 namespace tcc::onnx {
 
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::ValueId;
-
 namespace {
 
 constexpr int64_t kMaxSplatBytes = int64_t{1} << 31;

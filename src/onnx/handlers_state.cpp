@@ -4,13 +4,6 @@
 
 namespace tcc::onnx {
 
-using graph::BinaryFn;
-using graph::DType;
-using graph::Op;
-using graph::Shape;
-using graph::UnaryFn;
-using graph::ValueId;
-
 // swish(a) * b
 Result<void> import_swiglu(NodeContext& c) {
   TCC_TRY(double alpha, c.get_float("alpha", 1));

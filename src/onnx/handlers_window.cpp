@@ -7,9 +7,6 @@
 
 namespace tcc::onnx {
 
-using graph::Op;
-using graph::Shape;
-
 namespace {
 
 constexpr int64_t kMaxAttribute = int64_t{1} << 20;
