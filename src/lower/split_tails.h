@@ -2,7 +2,8 @@
 // After: where a predicate holds for most tiles as a whole, the tile's code exists twice: `if (whole tile inside)
 // {without the predicate} else {as it was}`. Where the test fails for one tile only, the else branch knows which one it
 // is, and its predicates compare inner loops with constants. Predicates that always hold are gone. A loop ends after
-// the last iteration that does something, unless its schedule asks for a mask. Copies have loops and buffers of their own. Comes before the passes that handle registers: the later ones treat each copy by itself.
+// the last iteration that does something, unless its schedule asks for a mask. Copies have loops and buffers of their
+// own. Comes before the passes that handle registers: the later ones treat each copy by itself.
 #pragma once
 
 #include "tcc/ir/kernel.h"
