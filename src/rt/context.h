@@ -14,8 +14,9 @@ struct tcc_context {
   void** buffers;   // scratch of run(): the resolved buffers of one step
   void** inputs;    // scratch of run(): data + byte_offset
   void** outputs;
-  void* device;   // of plan->gpu->ops; NULL on a CPU
-  pid_t process;  // that made it; a forked child has neither the pool's threads nor the driver's state
+  int64_t* sizes;  // scratch of run(): the actual sizes of plan->info.dims
+  void* device;    // of plan->gpu->ops; NULL on a CPU
+  pid_t process;   // that made it; a forked child has neither the pool's threads nor the driver's state
   atomic_bool busy;
 };
 
@@ -55,6 +56,16 @@ tcc_status tcc_rt_choose_workspace(const tcc_context* context, void* own, const 
 tcc_status tcc_rt_check_process(const tcc_context* context, const char* what);
 // No output shares memory with another tensor or the workspace: kernels read inputs after writing outputs.
 tcc_status tcc_rt_check_overlap(const tcc_context* context, const void* workspace);
+
+// Steps [first, first + count) on the context's buffers, which are resolved.
+tcc_status tcc_rt_run_steps(tcc_context* context, void* workspace, uint32_t first, uint32_t count, uint64_t* step_ns);
+// Tensors in host memory, or an error that names the one that is not.
+tcc_status tcc_rt_check_on_host(const char* role, uint32_t index, const tcc_tensor_info* want,
+                                const tcc_dltensor* have);
+
+// Plans with dimensions of several sizes (dynamic.c).
+tcc_status tcc_rt_check_dynamic(const tcc_rt_plan* plan);
+tcc_status tcc_rt_run_dynamic(tcc_context* context, uint32_t num_inputs, uint32_t num_outputs, const tcc_rt_call* call);
 
 // The workspace of a context: aligned for the plan, on huge pages where it is large.
 void* tcc_rt_allocate_workspace(const tcc_rt_plan* plan);

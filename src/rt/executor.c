@@ -50,11 +50,13 @@ static uint32_t most_buffers(const tcc_rt_plan* plan) {
 
 static tcc_status fill_context(tcc_context* context, const tcc_create_options* options) {
   const tcc_rt_plan* plan = context->plan;
-  const size_t slots = (size_t)most_buffers(plan) + plan->info.num_inputs + plan->info.num_outputs;
+  const size_t slots =
+      (size_t)most_buffers(plan) + plan->info.num_inputs + plan->info.num_dims + plan->info.num_outputs;
   context->buffers = calloc(slots + 1, sizeof(void*));
-  if (!context->buffers) return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a context");
+  context->sizes = calloc((size_t)plan->info.num_dims + 1, sizeof(int64_t));
+  if (!context->buffers || !context->sizes) return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a context");
   context->inputs = context->buffers + most_buffers(plan);
-  context->outputs = context->inputs + plan->info.num_inputs;
+  context->outputs = context->inputs + plan->info.num_inputs + plan->info.num_dims;
   if (plan->gpu) return plan->gpu->ops->create(context, options);
   if (plan->info.workspace_bytes > 0 && !(options->flags & TCC_CREATE_NO_WORKSPACE)) {
     context->workspace = tcc_rt_allocate_workspace(plan);
@@ -97,6 +99,7 @@ void tcc_rt_context_destroy(tcc_context* context) {
   }
   free(context->workspace);
   free(context->buffers);
+  free(context->sizes);
   free(context);
 }
 
@@ -156,7 +159,7 @@ static bool is_in_host_memory(const tcc_dltensor* t) {
   return t->device.device_type == TCC_DEVICE_CPU || t->device.device_type == TCC_DEVICE_CUDA_HOST;
 }
 
-static tcc_status check_on_host(const char* role, uint32_t index, const tcc_tensor_info* want,
+tcc_status tcc_rt_check_on_host(const char* role, uint32_t index, const tcc_tensor_info* want,
                                 const tcc_dltensor* have) {
   if (is_in_host_memory(have)) return TCC_OK;
   return tcc_rt_fail(TCC_ERROR_TENSOR,
@@ -177,7 +180,7 @@ static tcc_status take_tensors(const char* role, const tcc_tensor_info* wanted, 
                        given ? num_given : 0, role, num_wanted);
   }
   for (uint32_t i = 0; i < num_wanted; ++i) {
-    tcc_status status = on_cpu ? check_on_host(role, i, &wanted[i], &given[i]) : TCC_OK;
+    tcc_status status = on_cpu ? tcc_rt_check_on_host(role, i, &wanted[i], &given[i]) : TCC_OK;
     if (status == TCC_OK) {
       status = tcc_rt_check_tensor(role, i, &wanted[i], &given[i], alignment_of(&wanted[i], &given[i], on_cpu));
     }
@@ -228,12 +231,12 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static tcc_status run_steps(tcc_context* context, void* workspace, uint64_t* step_ns) {
+tcc_status tcc_rt_run_steps(tcc_context* context, void* workspace, uint32_t first, uint32_t count, uint64_t* step_ns) {
   const tcc_rt_plan* plan = context->plan;
   tcc_status status = TCC_OK;
   tcc_rt_pool_bind_caller(context->pool);
   uint64_t before = step_ns ? now_ns() : 0;
-  for (uint32_t s = 0; s < plan->num_steps; ++s) {
+  for (uint32_t s = first; s < first + count; ++s) {
     resolve_buffers(context, &plan->steps[s], workspace);
     status = tcc_rt_run_kernel(context->pool, plan->steps[s].kernel, context->buffers);
     if (status != TCC_OK) break;
@@ -251,7 +254,7 @@ static tcc_status run_on_cpu(tcc_context* context, const tcc_rt_call* call) {
   void* workspace = NULL;
   tcc_status status = tcc_rt_choose_workspace(context, context->workspace, call, &workspace);
   if (status == TCC_OK) status = tcc_rt_check_overlap(context, workspace);
-  return status == TCC_OK ? run_steps(context, workspace, call->step_ns) : status;
+  return status == TCC_OK ? tcc_rt_run_steps(context, workspace, 0, context->plan->num_steps, call->step_ns) : status;
 }
 
 static tcc_status run_checked(tcc_context* context, uint32_t num_inputs, uint32_t num_outputs,
@@ -261,6 +264,11 @@ static tcc_status run_checked(tcc_context* context, uint32_t num_inputs, uint32_
   if (status != TCC_OK) return status;
   if (atomic_exchange_explicit(&context->busy, true, memory_order_acquire)) {
     return tcc_rt_fail(TCC_ERROR_BUSY, "run: the context is inside another call; make one context per thread");
+  }
+  if (context->plan->dynamic) {
+    status = tcc_rt_run_dynamic(context, num_inputs, num_outputs, call);
+    atomic_store_explicit(&context->busy, false, memory_order_release);
+    return status;
   }
   const tcc_model_info* info = &context->plan->info;
   const bool on_cpu = !context->device;

@@ -42,6 +42,10 @@ static tcc_status run_timed(tcc_context* context, const tcc_dltensor* inputs, ui
   return tcc_rt_run_plan_timed(context, inputs, num_inputs, outputs, num_outputs, workspace, workspace_bytes, step_ns);
 }
 
+static tcc_status output_shape(const tcc_dltensor* inputs, uint32_t num_inputs, uint32_t output, int64_t* shape) {
+  return tcc_rt_output_shape(&tcc_rt_the_plan, inputs, num_inputs, output, shape);
+}
+
 const tcc_model_api* tcc_rt_query(uint32_t max_abi) {
   static const tcc_model_api api = {
       .abi_version = TCC_MODEL_ABI_VERSION,
@@ -57,6 +61,7 @@ const tcc_model_api* tcc_rt_query(uint32_t max_abi) {
       .self_test = tcc_rt_self_test,
       .context_info = tcc_rt_context_info,
       .run_timed = run_timed,
+      .output_shape = output_shape,
   };
   return max_abi >= TCC_MODEL_ABI_VERSION ? &api : NULL;
 }

@@ -8,11 +8,13 @@ _Static_assert(sizeof(tcc_dltensor) == 48 && offsetof(tcc_dltensor, shape) == 24
 _Static_assert(offsetof(tcc_dltensor, dtype) == 20 && offsetof(tcc_dltensor, byte_offset) == 40, "layout");
 _Static_assert(sizeof(tcc_tensor_info) == 48 && offsetof(tcc_tensor_info, dtype) == 24, "layout");
 _Static_assert(offsetof(tcc_tensor_info, ndim) == 28 && offsetof(tcc_tensor_info, alignment) == 32, "layout");
-_Static_assert(sizeof(tcc_model_info) == 80 && offsetof(tcc_model_info, id) == 8, "layout");
+_Static_assert(sizeof(tcc_model_info) == 88 && offsetof(tcc_model_info, id) == 8, "layout");
 _Static_assert(offsetof(tcc_model_info, num_inputs) == 32 && offsetof(tcc_model_info, cpu_features) == 64, "layout");
-_Static_assert(sizeof(tcc_rt_plan) == 144 && offsetof(tcc_rt_plan, steps) == 8, "layout");
+_Static_assert(sizeof(tcc_rt_plan) == 160 && offsetof(tcc_rt_plan, steps) == 8, "layout");
 _Static_assert(offsetof(tcc_rt_plan, self_test_tolerance) == 48 && offsetof(tcc_rt_plan, info) == 56, "layout");
-_Static_assert(offsetof(tcc_rt_plan, gpu) == 136 && offsetof(tcc_model_info, device_type) == 72, "layout");
+_Static_assert(offsetof(tcc_rt_plan, gpu) == 144 && offsetof(tcc_model_info, device_type) == 72, "layout");
+_Static_assert(sizeof(tcc_rt_factor) == 24 && sizeof(tcc_rt_dynamic_tensor) == 24, "layout");
+_Static_assert(sizeof(tcc_rt_bucket) == 16 && sizeof(tcc_rt_dynamic) == 40 && sizeof(tcc_dim_info) == 24, "layout");
 
 static tcc_status check_tensors(const char* role, const tcc_tensor_info* tensors, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
@@ -42,8 +44,11 @@ tcc_status tcc_rt_check_arg(const tcc_rt_plan* plan, const tcc_rt_arg* arg, uint
   uint32_t count = 1;
   switch ((tcc_rt_arg_kind)arg->kind) {
     case TCC_RT_ARG_INPUT:
-      count = plan->info.num_inputs;
-      if (arg->index < count) bytes = plan->info.inputs[arg->index].bytes;
+      count = plan->info.num_inputs + plan->info.num_dims;
+      if (arg->index < plan->info.num_inputs)
+        bytes = plan->info.inputs[arg->index].bytes;
+      else if (arg->index < count)
+        bytes = sizeof(int64_t);
       break;
     case TCC_RT_ARG_OUTPUT:
       count = plan->info.num_outputs;
@@ -80,6 +85,7 @@ tcc_status tcc_rt_check_plan(const tcc_rt_plan* plan) {
   }
   tcc_status status = check_tensors("input", plan->info.inputs, plan->info.num_inputs);
   if (status == TCC_OK) status = check_tensors("output", plan->info.outputs, plan->info.num_outputs);
+  if (status == TCC_OK) status = tcc_rt_check_dynamic(plan);
   if (plan->gpu) return status == TCC_OK ? plan->gpu->ops->check_plan(plan) : status;
   for (uint32_t s = 0; status == TCC_OK && s < plan->num_steps; ++s) {
     const tcc_rt_step* step = &plan->steps[s];

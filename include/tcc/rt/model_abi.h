@@ -66,7 +66,14 @@ typedef struct tcc_dltensor {
   uint64_t byte_offset;  // added to data
 } tcc_dltensor;
 
-// What the model wants of one input or gives as one output.
+// A dimension whose size is known at run time only: low to high, both included.
+typedef struct tcc_dim_info {
+  const char* name;  // UTF-8, as in the model or given when the library was built
+  int64_t low, high;
+} tcc_dim_info;
+
+// What the model wants of one input or gives as one output. Of models with dimensions of several sizes (info()->dims),
+// dims and bytes are those at the largest sizes; output_shape() tells the others.
 typedef struct tcc_tensor_info {
   const char* name;  // UTF-8, as in the model
   const int64_t* dims;
@@ -88,9 +95,10 @@ typedef struct tcc_model_info {
   uint64_t workspace_bytes;
   uint64_t workspace_alignment;  // bytes; what a workspace of the caller must be aligned to
   uint64_t weights_bytes;
-  uint64_t cpu_features;  // instruction sets the kernels use; create() checks them
-  int32_t device_type;    // where the model runs: TCC_DEVICE_CPU or TCC_DEVICE_CUDA. Not in older libraries: CPU
-  uint32_t reserved2;
+  uint64_t cpu_features;     // instruction sets the kernels use; create() checks them
+  int32_t device_type;       // where the model runs: TCC_DEVICE_CPU or TCC_DEVICE_CUDA. Not in older libraries: CPU
+  uint32_t num_dims;         // of `dims`; 0: every size is fixed
+  const tcc_dim_info* dims;  // not in older libraries: read it where struct_size covers it
 } tcc_model_info;
 
 enum {
@@ -151,6 +159,13 @@ typedef struct tcc_model_api {
   // aligned as info() says; outputs overlap no other tensor and not the workspace. workspace: NULL for the
   // context's own, else workspace_bytes of memory. stream: ignored by CPU models.
   // Allocates nothing. Flushes denormals inside; the caller's floating-point mode is put back.
+  //
+  // Models with dimensions of several sizes (info()->dims): the shapes of the inputs say the sizes, which must agree.
+  // The shape of an output is the room that it has, at least the actual extents; run() writes the actual ones into
+  // `shape` where they differ. Without strides the data of a tensor is row-major by its actual extents. Strides may
+  // leave room between rows, for example in a cache with room for the largest size. An output that is an input with
+  // rows appended (present keys behind the past ones) may have the data pointer and the strides of that input: then
+  // run() writes the appended rows only.
   // CUDA models: tensors and workspace are memory of the context's device (TCC_DEVICE_CUDA or TCC_DEVICE_CUDA_MANAGED);
   // stream is a CUstream or cudaStream_t of its CUDA context, NULL the default stream. Returns when all is enqueued,
   // except with tensors in host memory, see TCC_CREATE_HOST_TENSORS. What goes wrong on the device later is reported by
@@ -182,6 +197,10 @@ typedef struct tcc_model_api {
   tcc_status (*run_timed)(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
                           const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace, uint64_t workspace_bytes,
                           uint64_t* step_ns, uint32_t num_steps);
+
+  // The actual shape of output number `output` for these inputs, of which only ndim and shape are read. `shape` has
+  // info()->outputs[output].ndim elements. Not in older libraries: see struct_size.
+  tcc_status (*output_shape)(const tcc_dltensor* inputs, uint32_t num_inputs, uint32_t output, int64_t* shape);
 } tcc_model_api;
 
 #ifdef __cplusplus

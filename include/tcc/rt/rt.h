@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define TCC_RT_VERSION 3u               // layout version of tcc_rt_plan
+#define TCC_RT_VERSION 4u               // layout version of tcc_rt_plan
 #define TCC_RT_WORKSPACE_ALIGNMENT 64u  // kernels may assume this of the workspace's and the weights' base
 #define TCC_RT_MAX_THREADS 1024
 #define TCC_RT_DEFAULT_SPIN_US 50
@@ -117,6 +117,44 @@ typedef struct tcc_rt_gpu {
   uint32_t toolkit;  // that made the code, 13000 for 13.0
 } tcc_rt_gpu;
 
+// --- sizes known at run time --------------------------------------------------------------------------------------
+
+#define TCC_RT_MAX_FACTORS 64  // of one tensor
+
+// A factor of the extent of `axis`: scale * size + offset, `symbol` being the number of the size; symbol -1: `offset`.
+// Factors are in the order of the axes and, in an axis, from the outermost on.
+typedef struct tcc_rt_factor {
+  int32_t symbol;
+  uint32_t axis;
+  int64_t scale, offset;
+} tcc_rt_factor;
+
+typedef struct tcc_rt_dynamic_tensor {
+  const tcc_rt_factor* factors;
+  uint32_t num_factors;
+  int32_t appends_to;  // outputs: the input whose elements come first along append_axis; -1: none
+  uint32_t append_axis;
+  uint32_t reserved;
+} tcc_rt_dynamic_tensor;
+
+// The steps that compute all sizes up to `bounds`. Their inputs and outputs have the extents of the bounds. Where a
+// size is smaller, or a tensor is not row-major, they work on copies of the caller's tensors behind the plan's own
+// workspace.
+typedef struct tcc_rt_bucket {
+  const int64_t* bounds;  // one a dimension
+  uint32_t first_step, num_steps;
+} tcc_rt_bucket;
+
+// The dimensions are info.dims. Steps read the actual size of dimension d, an int64_t, as input number
+// info.num_inputs + d. Buckets are in the order in which they are tried.
+typedef struct tcc_rt_dynamic {
+  const tcc_rt_dynamic_tensor *inputs, *outputs;
+  const tcc_rt_bucket* buckets;
+  uint32_t num_buckets;
+  uint32_t reserved;
+  uint64_t steps_bytes;  // of the workspace, that steps use
+} tcc_rt_dynamic;
+
 // --- the model ----------------------------------------------------------------------------------------------------
 
 // A whole model. Dims are static (non-negative). info.struct_size is sizeof(tcc_model_info).
@@ -130,7 +168,8 @@ typedef struct tcc_rt_plan {
   uint64_t self_test_seed;
   double self_test_tolerance;  // allowed |a - b| / max(|a|, |b|) between two runs; 0: bit-identical
   tcc_model_info info;
-  const tcc_rt_gpu* gpu;  // NULL: runs on the CPU
+  const tcc_rt_gpu* gpu;          // NULL: runs on the CPU
+  const tcc_rt_dynamic* dynamic;  // NULL: every size is fixed
 } tcc_rt_plan;
 
 // --- errors -------------------------------------------------------------------------------------------------------
@@ -193,6 +232,10 @@ tcc_status tcc_rt_run_plan(tcc_context* context, const tcc_dltensor* inputs, uin
 tcc_status tcc_rt_run_plan_timed(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs,
                                  const tcc_dltensor* outputs, uint32_t num_outputs, void* workspace,
                                  uint64_t workspace_bytes, uint64_t* step_ns);
+
+// tcc_model_api.output_shape for any plan.
+tcc_status tcc_rt_output_shape(const tcc_rt_plan* plan, const tcc_dltensor* inputs, uint32_t num_inputs,
+                               uint32_t output, int64_t* shape);
 
 // tcc_model_api.self_test for any context.
 tcc_status tcc_rt_self_test(tcc_context* context);
