@@ -58,7 +58,11 @@ void add_shapes(Options& options, ModelArguments& model) {
   options.list("--shape", model.shapes, "Shape of an input, as NAME=1x3x224x224; may be repeated")
       .value("NAME=DIMS")
       .noted(model.given);
-  options.list("--dim", model.dims, "Value of a named dimension, as NAME=8; may be repeated")
+  options
+      .list("--dim", model.dims,
+            "Size of a named dimension, as NAME=8, or its range at run time and the sizes to tune for, as "
+            "NAME=1..64@8,32; "
+            "may be repeated")
       .value("NAME=N")
       .noted(model.given);
 }

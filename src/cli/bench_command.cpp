@@ -129,6 +129,7 @@ Result<int> compare_libraries(const Arguments& a) {
   options.threads = static_cast<int>(a.library.threads);
   options.seconds = a.seconds;
   options.seed = a.seed;
+  TCC_TRY(options.sizes, library_sizes(a.library.model));
   options.cuda_driver = a.library.target.cuda_driver;
   TCC_TRY(const driver::Comparison c, driver::compare_libraries(first, a.other, options));
   return print_comparison(a, c, "libraries that are the same");
@@ -194,6 +195,7 @@ Result<int> bench(const Arguments& a) {
   options.threads = static_cast<int>(a.library.threads);
   options.seconds = a.seconds;
   options.seed = a.seed;
+  TCC_TRY(options.sizes, library_sizes(a.library.model));
   options.per_kernel = a.per_kernel;
   options.cuda_driver = a.library.target.cuda_driver;
   options.calibrations = cache_folder();

@@ -1,9 +1,12 @@
+#include <fmt/ranges.h>
+
 #include "cli/command.h"
 #include "cli/db_command.h"
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "cli/text_table.h"
+#include "tcc/driver/dynamic.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/show.h"
 #include "tcc/support/text.h"
@@ -78,6 +81,13 @@ std::string gpu_text(const Json& m) {
   return text + "\n" + table.text();
 }
 
+// "dim      seq from 1 to 512, tuned for 128"
+std::string range_line(const driver::DimRange& range) {
+  return fmt::format(
+      "dim      {} from {} to {}, tuned for {}\n", sanitize(range.name), range.low, range.high,
+      range.tuned.empty() ? std::to_string(range.high) : fmt::format("{}", fmt::join(range.tuned, ", ")));
+}
+
 // A library's metadata in words.
 std::string library_text(const std::string& path, const Json& m) {
   auto text_of = [](const Json& json, const char* name) { return sanitize(json.value(name, "")); };
@@ -102,9 +112,13 @@ std::string library_text(const std::string& path, const Json& m) {
   for (const char* list : {"inputs", "outputs"}) {
     if (!m.contains(list)) continue;
     for (const Json& t : m[list])
-      text += fmt::format("{:<9}{} {} {}\n", list[0] == 'i' ? "input" : "output", text_of(t, "name"),
-                          text_of(t, "type"), graph::shape_text(t.value("shape", graph::Shape{})));
+      text +=
+          fmt::format("{:<9}{} {} {}\n", list[0] == 'i' ? "input" : "output", text_of(t, "name"), text_of(t, "type"),
+                      t.contains("sizes") ? text_of(t, "sizes") : graph::shape_text(t.value("shape", graph::Shape{})));
   }
+  for (const Json& dim : m.contains("dims") ? m["dims"] : Json::array())
+    text += range_line({dim.value("name", ""), dim.value("low", int64_t{1}), dim.value("high", int64_t{1}),
+                        dim.value("tuned", std::vector<int64_t>())});
   text += fmt::format("memory   weights {}, workspace {}\n\n", bytes_of("weights_bytes"), bytes_of("workspace_bytes"));
   if (m.contains("architectures")) return text + gpu_text(m);
   TextTable table({text_column("key", 0, 6),
@@ -139,11 +153,14 @@ Result<int> inspect(const Arguments& a) {
     Json json = {{"model", a.model.model}};
     json.update(TCC_JSON(s, name, hash));
     json.update({{"inputs", tensors_json(s.inputs)}, {"outputs", tensors_json(s.outputs)}});
+    for (const driver::DimRange& range : model.source.ranges)
+      json["dims"].push_back(TCC_JSON(range, name, low, high, tuned));
     json.update(TCC_JSON(s, operators, nodes, constants, constant_bytes, flops, kernels, tasks, workspace_bytes));
     return print_json(json);
   }
   std::string text = fmt::format("model    {} '{}', hash {}\n", sanitize(a.model.model), sanitize(s.name), s.hash);
   text += tensor_lines("input", s.inputs) + tensor_lines("output", s.outputs);
+  for (const driver::DimRange& range : model.source.ranges) text += range_line(range);
   text += fmt::format("nodes    {}:", s.nodes);
   for (const auto& [op, count] : s.operators) text += fmt::format(" {} {}", count, op);
   text += fmt::format("\nweights  {}, {}\n", plural(s.constants, "constant"),

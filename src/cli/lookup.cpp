@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "cli/output.h"
+#include "tcc/driver/dynamic.h"
 #include "tcc/driver/gpu_target.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/machine_facts.h"
@@ -42,6 +43,7 @@ Result<void> check_zoo_sizes(const ModelArguments& a) {
 // A library is what it was built to be: options of models, targets and records would change nothing about it.
 Result<void> check_library_options(const LibraryArguments& a, bool takes_frozen) {
   std::vector<std::string> given = a.model.given;
+  std::erase(given, "--dim");  // the sizes of one run
   if (takes_frozen) std::erase(given, "--freeze");
   for (const auto* more : {&a.model.zoo_given, &a.target.given, &a.records.given})
     given.insert(given.end(), more->begin(), more->end());
@@ -140,11 +142,21 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
   for (const std::string& word : arguments.dims) {
     const size_t equals = word.rfind('=');
     int64_t extent = 0;
-    if (equals == std::string::npos || equals == 0 || !parse_int(std::string_view(word).substr(equals + 1), extent) ||
-        extent < 0)
-      return bad_word("--dim", word, "NAME=8", "give a number from 0 on");
-    if (!source.import_options.dims.emplace(word.substr(0, equals), extent).second)
+    if (equals == std::string::npos || equals == 0)
+      return bad_word("--dim", word, "NAME=8 or NAME=1..64@8,32", "give a number from 0 on, or a range");
+    const std::string name = word.substr(0, equals), size = word.substr(equals + 1);
+    const bool ranged =
+        std::any_of(source.ranges.begin(), source.ranges.end(), [&](const auto& range) { return range.name == name; });
+    if (ranged || source.import_options.dims.contains(name))
       return bad_word("--dim", word, "each name once", "leave one of the two out");
+    if (size.find("..") != std::string::npos || size.find('@') != std::string::npos) {
+      TCC_TRY(auto range, driver::parse_range(name, size));
+      source.ranges.push_back(std::move(range));
+      continue;
+    }
+    if (!parse_int(size, extent) || extent < 0)
+      return bad_word("--dim", word, "NAME=8 or NAME=1..64@8,32", "give a number from 0 on, or a range");
+    source.import_options.dims.emplace(name, extent);
   }
   TCC_TRY(source.frozen, parse_frozen(arguments));
   return source;
@@ -284,6 +296,19 @@ std::string cache_folder() {
 
 int64_t threads_or_all(int64_t threads) {
   return threads > 0 ? threads : target::host_target().cpu.threads;
+}
+
+Result<std::map<std::string, int64_t>> library_sizes(const ModelArguments& arguments) {
+  std::map<std::string, int64_t> sizes;
+  if (!driver::is_library(arguments.model)) return sizes;
+  for (const std::string& word : arguments.dims) {
+    const size_t equals = word.rfind('=');
+    int64_t size = 0;
+    if (equals == std::string::npos || equals == 0 || !parse_int(std::string_view(word).substr(equals + 1), size) ||
+        !sizes.emplace(word.substr(0, equals), size).second)
+      return bad_word("--dim", word, "NAME=8, each name once", "a library has its ranges: give the size of this run");
+  }
+  return sizes;
 }
 
 Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet, bool takes_frozen) {

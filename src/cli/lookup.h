@@ -73,6 +73,9 @@ struct LibraryOnDisk {
   std::string path;
   std::shared_ptr<void> folder;
 };
+// The sizes that --dim gives dimensions of a library, as NAME=8; none where a model is named. Errors (usage): a word of
+// another form.
+Result<std::map<std::string, int64_t>> library_sizes(const ModelArguments& arguments);
 // Errors besides those of opening and building: an option that changes nothing about a library. `takes_frozen`: the
 // values of --freeze are looked at.
 Result<LibraryOnDisk> find_library(const LibraryArguments& arguments, bool quiet, bool takes_frozen = false);

@@ -42,6 +42,7 @@ Result<int> run_library(const Arguments& a) {
                       "for one output in a .npy or .pb file: --save NAME=FILE");
   options.random = a.random;
   options.seed = a.seed;
+  TCC_TRY(options.sizes, library_sizes(a.library.model));
   options.threads = static_cast<int>(a.library.threads);
   options.cuda_driver = a.library.target.cuda_driver;
   options.archive = a.output;

@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/ranges.h"
+#include "tcc/driver/dynamic.h"
 #include "tcc/driver/library.h"
 #include "tcc/support/text.h"
 
@@ -74,6 +75,7 @@ Result<driver::VerifyOptions> options_of(const VerifyArguments& a) {
   options.model = a.original;
   TCC_TRY(options.frozen, parse_frozen(a.library.model));
   options.seed = a.seed;
+  TCC_TRY(options.sizes, library_sizes(a.library.model));
   TCC_TRY_VOID(read_words("--input-seed", a.seeds, "NAME=7", [&](const std::string& name, const std::string& text) {
     uint64_t seed = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
@@ -111,32 +113,51 @@ std::string bound_text(const driver::OutputCheck& o) {
   return fmt::format("{:.3g} is allowed for {} over {}", o.allowed_there, o.actual.type, plural(o.terms, "term"));
 }
 
+Json verification_json(const driver::VerifyReport& report) {
+  Json json = {{"library", report.id},
+               {"model", report.model},
+               {"verdict", driver::verdict_name(report.verdict)},
+               {"passed", report.passed()},
+               {"precision", target::precision_name(report.precision)},
+               {"tolerance", report.tolerance},
+               {"self_test", report.self_test.empty() ? "passed" : report.self_test}};
+  if (!report.sizes.empty()) json["sizes"] = report.sizes;
+  for (const driver::TensorRange& input : report.inputs) json["inputs"].push_back(range_json(input));
+  for (const driver::OutputCheck& output : report.outputs) {
+    Json check = range_json(output.actual);
+    check.update({{"verdict", driver::verdict_name(output.verdict)},
+                  {"scale", output.scale},
+                  {"max_error", output.max_error},
+                  {"where", output.where},
+                  {"expected", output.expected_there},
+                  {"actual", output.actual_there},
+                  {"error", output.error_there},
+                  {"allowed", output.allowed_there},
+                  {"terms", output.terms},
+                  {"wrong", output.wrong},
+                  {"failure", output.failure}});
+    json["outputs"].push_back(check);
+  }
+  for (const driver::VerifyReport& other : report.further) json["further"].push_back(verification_json(other));
+  return json;
+}
+
+std::string tensors_text(const driver::VerifyReport& report) {
+  std::string text;
+  if (!report.sizes.empty()) text += fmt::format("sizes   {}\n", driver::sizes_text(report.sizes));
+  for (const driver::TensorRange& input : report.inputs) text += "input   " + range_text(input) + "\n";
+  for (const driver::OutputCheck& output : report.outputs) {
+    text += "output  " + range_text(output.actual) + "\n";
+    text += fmt::format("        error {:.3g} of scale {:.4g} at {}: {:.7g} for {:.7g}; {}: {}\n", output.error_there,
+                        output.scale, output.where, output.actual_there, output.expected_there, bound_text(output),
+                        verdict_word(output.verdict));
+  }
+  return text;
+}
+
 void print_verification(const VerifyArguments& a, const driver::VerifyReport& report) {
   if (a.common.json) {
-    Json json = {{"library", report.id},
-                 {"model", report.model},
-                 {"verdict", driver::verdict_name(report.verdict)},
-                 {"passed", report.passed()},
-                 {"precision", target::precision_name(report.precision)},
-                 {"tolerance", report.tolerance},
-                 {"self_test", report.self_test.empty() ? "passed" : report.self_test}};
-    for (const driver::TensorRange& input : report.inputs) json["inputs"].push_back(range_json(input));
-    for (const driver::OutputCheck& output : report.outputs) {
-      Json check = range_json(output.actual);
-      check.update({{"verdict", driver::verdict_name(output.verdict)},
-                    {"scale", output.scale},
-                    {"max_error", output.max_error},
-                    {"where", output.where},
-                    {"expected", output.expected_there},
-                    {"actual", output.actual_there},
-                    {"error", output.error_there},
-                    {"allowed", output.allowed_there},
-                    {"terms", output.terms},
-                    {"wrong", output.wrong},
-                    {"failure", output.failure}});
-      json["outputs"].push_back(check);
-    }
-    print_json(json);
+    print_json(verification_json(report));
     return;
   }
   std::string text =
@@ -147,13 +168,8 @@ void print_verification(const VerifyArguments& a, const driver::VerifyReport& re
                   sanitize(report.model), a.expected.empty() && a.against.empty() ? " in double precision" : "");
   if (report.precision != target::Precision::kF32)
     text += fmt::format("built with --precision {}\n", target::precision_name(report.precision));
-  for (const driver::TensorRange& input : report.inputs) text += "input   " + range_text(input) + "\n";
-  for (const driver::OutputCheck& output : report.outputs) {
-    text += "output  " + range_text(output.actual) + "\n";
-    text += fmt::format("        error {:.3g} of scale {:.4g} at {}: {:.7g} for {:.7g}; {}: {}\n", output.error_there,
-                        output.scale, output.where, output.actual_there, output.expected_there, bound_text(output),
-                        verdict_word(output.verdict));
-  }
+  text += tensors_text(report);
+  for (const driver::VerifyReport& other : report.further) text += tensors_text(other);
   text += fmt::format("self test {}\n", report.self_test.empty() ? "ok" : "FAILED");
   print(text + (report.passed() ? "passed" : verdict_word(report.verdict)) + "\n");
 }
@@ -204,9 +220,14 @@ Result<int> verify(const VerifyArguments& a) {
   print_verification(a, report);
   if (report.passed()) return kOk;
   std::vector<std::string> findings;
-  for (const driver::OutputCheck& output : report.outputs)
-    if (!output.failure.empty())
-      findings.push_back(fmt::format("output {}: {}", sanitize(output.actual.name), output.failure));
+  auto add_findings = [&](const driver::VerifyReport& one) {
+    const std::string at = one.sizes.empty() ? "" : fmt::format(" at {}", driver::sizes_text(one.sizes));
+    for (const driver::OutputCheck& output : one.outputs)
+      if (!output.failure.empty())
+        findings.push_back(fmt::format("output {}{}: {}", sanitize(output.actual.name), at, output.failure));
+  };
+  add_findings(report);
+  for (const driver::VerifyReport& other : report.further) add_findings(other);
   if (report.verdict == driver::Verdict::kInconclusive) {
     for (const std::string& finding : findings) remark(a.common.quiet, "inconclusive: " + finding);
     remark(a.common.quiet,
@@ -231,6 +252,7 @@ Command verify_command() {
                       "  tcc verify zoo:mlp\n"
                       "  tcc verify out/libnet.so --inputs x.npz --expected y.npz\n"
                       "  tcc verify zoo:mlp --against onnxruntime --python venv/bin/python\n"
+                      "  tcc verify out/libnet.so --dim batch=7\n"
                       "  tcc verify zoo:mlp --target a100 --emulate",
                       declare, verify);
 }

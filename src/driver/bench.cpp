@@ -114,7 +114,7 @@ Statistics summarise(std::vector<double> samples) {
 }
 
 Result<BenchReport> bench_library(const std::string& library, const BenchOptions& options) {
-  TCC_TRY(auto loaded, package::LoadedModel::open(library));
+  TCC_TRY(auto loaded, package::LoadedModel::open(library, options.sizes));
   TCC_TRY(const LibraryFacts facts, library_facts(*loaded));
   BenchReport report;
   report.id = loaded->id();
@@ -122,6 +122,7 @@ Result<BenchReport> bench_library(const std::string& library, const BenchOptions
   for (const KernelTime& k : report.kernels) report.bytes += k.bytes * static_cast<double>(k.weight);
   if (auto recorded = source_from_metadata(loaded->metadata_json(), library)) report.flops = recorded->flops;
 
+  if (!options.sizes.empty()) report.flops = report.bytes = 0;  // those of the largest sizes are known only
   HostTensors tensors(*loaded, options.seed);
   if (loaded->on_gpu()) TCC_TRY_VOID(bench_on_device(*loaded, facts, tensors.inputs, options, report));
   if (report.gpu && !options.per_kernel) return report;

@@ -39,13 +39,23 @@ constexpr double kWarmUp = 0.2;  // share of a round's time
 constexpr double kUnknown = 1e9;
 constexpr double kProcessSeconds = 0.025;  // to start one and load the libraries
 
+// The sizes are those of the library's dimensions; the other one may have other dimensions, or fixed ones.
+Result<std::shared_ptr<package::LoadedModel>> open_at_sizes(const std::string& library, const BenchOptions& options) {
+  TCC_TRY(auto loaded, package::LoadedModel::open(library));
+  std::map<std::string, int64_t> own;
+  for (const graph::DimRange& dim : loaded->dims())
+    if (auto size = options.sizes.find(dim.name); size != options.sizes.end()) own.insert(*size);
+  if (own.empty()) return loaded;
+  return package::LoadedModel::open(library, own);
+}
+
 struct Side {
   std::shared_ptr<package::LoadedModel> model;
   std::unique_ptr<package::ModelContext> context;
   std::unique_ptr<HostTensors> tensors;
 
   Result<void> load(const std::string& library, const BenchOptions& options) {
-    TCC_TRY(model, package::LoadedModel::open(library));
+    TCC_TRY(model, open_at_sizes(library, options));
     tensors = std::make_unique<HostTensors>(*model, options.seed);
     return {};
   }
@@ -205,9 +215,9 @@ Result<std::vector<PairBlock>> time_on_device(const std::string& a, const std::s
 }
 
 // Are they for GPUs? Errors: only one is, or they are of other tensors.
-Result<bool> check_comparable(const std::string& a, const std::string& b) {
-  TCC_TRY(const auto first, package::LoadedModel::open(a));
-  TCC_TRY(const auto second, package::LoadedModel::open(b));
+Result<bool> check_comparable(const std::string& a, const std::string& b, const BenchOptions& options) {
+  TCC_TRY(const auto first, open_at_sizes(a, options));
+  TCC_TRY(const auto second, open_at_sizes(b, options));
   if (first->on_gpu() != second->on_gpu())
     return make_error(ErrorClass::kUsage,
                       fmt::format("expected two libraries for CPUs or two for GPUs, but only '{}' is for GPUs",
@@ -239,7 +249,7 @@ double compare_seconds(double seconds, double run_seconds) {
 }
 
 Result<Comparison> compare_libraries(const std::string& a, const std::string& b, const BenchOptions& options) {
-  TCC_TRY(const bool on_gpu, check_comparable(a, b));
+  TCC_TRY(const bool on_gpu, check_comparable(a, b, options));
   if (on_gpu) {
     TCC_TRY(const std::vector<PairBlock> turns, time_on_device(a, b, options));
     return compare_pairs(turns);

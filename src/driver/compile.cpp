@@ -15,6 +15,7 @@
 
 #include "driver/build.h"
 #include "tcc/backend/backend.h"
+#include "tcc/driver/dynamic.h"
 #include "tcc/graph/reference.h"
 #include "tcc/search/search.h"
 #include "tcc/support/text.h"
@@ -101,23 +102,27 @@ Result<void> check_precision(target::Precision precision, const target::Target& 
                   target::precision_name(nearest), target.name));
 }
 
-// Optimize, fuse, tasks.
-Result<Program> cut_into_tasks(const Model& model, const target::Target& target) {
-  Program program;
-  program.graph = model.graph;
+Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, const target::Target& target) {
   auto evaluator = graph::reference_evaluator();
   graph::OptimizeOptions options;
-  options.layouts = layout_model(model.source.layouts, target);
-  options.winograd = model.source.winograd;
+  options.layouts = layout_model(source.layouts, target);
+  options.winograd = source.winograd;
   options.winograd_transform = target::core_model(target).winograd_transform;
-  const target::Precision precision = model.source.precision;
-  if (precision == target::Precision::kF16) options.precision = graph::DType::kF16;
-  if (precision == target::Precision::kBF16) options.precision = graph::DType::kBF16;
-  options.transpose_weights = precision == target::Precision::kTf32;
-  TCC_TRY_VOID(graph::optimize(program.graph, evaluator.get(), options));
+  if (source.precision == target::Precision::kF16) options.precision = graph::DType::kF16;
+  if (source.precision == target::Precision::kBF16) options.precision = graph::DType::kBF16;
+  options.transpose_weights = source.precision == target::Precision::kTf32;
+  return graph::optimize(graph, evaluator.get(), options);
+}
+
+// Optimize, fuse, tasks.
+Result<Program> cut_into_tasks(const Model& model, const target::Target& target) {
+  if (!model.source.ranges.empty()) return make_dynamic_program(model, target);
+  Program program;
+  program.graph = model.graph;
+  TCC_TRY_VOID(optimize_graph(program.graph, model.source, target));
   program.groups = graph::fuse(program.graph, {.attention = true});
-  TCC_TRY(program.tasks,
-          task::extract_tasks(program.graph, program.groups, {.tf32 = precision == target::Precision::kTf32}));
+  TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups,
+                                             {.tf32 = model.source.precision == target::Precision::kTf32}));
   for (const graph::FusionGroup& group : program.groups) program.flops += graph::group_flops(program.graph, group);
   return program;
 }
@@ -146,6 +151,7 @@ Result<BuildReport> build_model(const Model& model, const BuildOptions& options)
   plan.memory = &memory;
   plan.tasks = &program.tasks;
   plan.target = options.targets[0];
+  if (program.dynamic) plan.dynamic = &*program.dynamic;
   TCC_TRY(std::vector<package::ArchitectureCode> code, package_kernels(program, options, std::move(kernels)));
   report.id = options.id.empty() ? package::make_id(model_stem(model.source.model)) : options.id;
   const package::PackageOptions package_options{

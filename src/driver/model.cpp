@@ -40,17 +40,47 @@ T member_or(const Json& json, const char* name, T otherwise) {
   }
 }
 
+// Zoo models are made for their sizes.
+Result<onnx::ZooOptions> zoo_at(const std::string& name, const ModelSource& source,
+                                const std::map<std::string, int64_t>& dims) {
+  onnx::ZooOptions options = source.zoo;
+  for (const auto& [dim, size] : dims) {
+    const bool decodes = name.starts_with("llama");
+    const char* of_zoo = dim == "image" ? "image" : dim == "batch" ? "batch" : "sequence";
+    const bool known = dim == "batch" || dim == "image" || dim == (decodes ? "past" : "seq");
+    if (!known || !onnx::check_zoo_size(name, of_zoo))
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("--dim {}: expected a dimension of zoo:{}", sanitize(dim), sanitize(name)),
+                        fmt::format("it has batch{}{}", onnx::check_zoo_size(name, "image") ? ", image" : "",
+                                    !onnx::check_zoo_size(name, "sequence") ? ""
+                                    : decodes                               ? ", past"
+                                                                            : ", seq"));
+    if (dim == "batch")
+      options.batch = size;
+    else if (dim == "image")
+      options.image = size;
+    else
+      options.sequence = decodes ? size + 1 : size;
+  }
+  return options;
+}
+
 // Fills graph and hash.
 Result<void> import_graph(Model& model) {
   const ModelSource& source = model.source;
+  onnx::ImportOptions import_options = source.import_options;
+  for (const graph::DimRange& range : source.ranges) import_options.dims[range.name] = range.high;
   if (is_zoo(source.model)) {
-    TCC_TRY(std::string made, onnx::zoo_model(source.model.substr(kZooPrefix.size()), source.zoo));
+    const std::string name = source.model.substr(kZooPrefix.size());
+    TCC_TRY(const onnx::ZooOptions zoo, zoo_at(name, source, import_options.dims));
+    import_options.dims.clear();
+    TCC_TRY(std::string made, onnx::zoo_model(name, zoo));
     auto bytes = std::make_shared<const std::string>(std::move(made));
     model.hash = record::hash_text(hash_bytes(*bytes));
-    TCC_TRY(model.graph, onnx::import_bytes(bytes, source.model, source.import_options));
+    TCC_TRY(model.graph, onnx::import_bytes(bytes, source.model, import_options));
     return {};
   }
-  TCC_TRY(model.graph, onnx::import_model(source.model, source.import_options));
+  TCC_TRY(model.graph, onnx::import_model(source.model, import_options));
   TCC_TRY(auto file, MappedFile::open(source.model));
   auto bytes = file->bytes();
   model.hash = record::hash_text(hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
@@ -117,6 +147,8 @@ std::string model_stem(const std::string& model) {
 std::string source_to_json(const Model& model, double flops) {
   const ModelSource& source = model.source;
   Json json = {{"model", source.model}, {"hash", model.hash}, {"flops", flops}};
+  for (const graph::DimRange& range : source.ranges)
+    json["ranges"].push_back({{"name", range.name}, {"low", range.low}, {"high", range.high}, {"tuned", range.tuned}});
   if (source.reseed) json["reseed_weights"] = *source.reseed;
   if (source.precision != target::Precision::kF32) json["precision"] = target::precision_name(source.precision);
   if (source.import_options.external_symlinks) json["external_symlinks"] = true;
@@ -170,6 +202,10 @@ Result<RecordedSource> source_from_metadata(const std::string& metadata, const s
   if (it->contains("dims") && it->at("dims").is_object())
     for (const auto& [name, extent] : it->at("dims").items())
       if (extent.is_number_integer()) source.import_options.dims[name] = extent.get<int64_t>();
+  if (it->contains("ranges") && it->at("ranges").is_array())
+    for (const Json& range : it->at("ranges"))
+      source.ranges.push_back({member_or<std::string>(range, "name", ""), member_or<int64_t>(range, "low", 1),
+                               member_or<int64_t>(range, "high", 1), range.value("tuned", std::vector<int64_t>())});
   if (it->contains("frozen") && it->at("frozen").is_object())
     for (const auto& [input, tensor] : it->at("frozen").items()) {
       source.frozen[input] = member_or<std::string>(tensor, "file", "");

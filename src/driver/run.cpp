@@ -27,6 +27,23 @@ Result<void> check_complete(const std::vector<TensorSpec>& specs, const RunOptio
                     fmt::format("add{}, or --random for random numbers", flags), missing);
 }
 
+// The library at the sizes that the tensors say.
+Result<std::shared_ptr<package::LoadedModel>> open_for(const std::string& library, const RunOptions& options) {
+  TCC_TRY(auto loaded, package::LoadedModel::open(library, options.sizes));
+  if (loaded->dims().empty()) return loaded;
+  std::map<std::string, graph::Shape> shapes;
+  for (const auto& [name, array] : options.arrays) shapes[name] = array.shape;
+  for (const TensorSpec& spec : loaded->inputs()) {
+    const auto file = options.files.find(spec.name);
+    if (file == options.files.end()) continue;
+    TCC_TRY(const TensorFile tensor, read_tensor(file->second, spec.dtype == graph::DType::kBF16));
+    shapes[spec.name] = tensor.shape;
+  }
+  std::map<std::string, int64_t> sizes = options.sizes;
+  for (const auto& [name, size] : loaded->sizes_of(shapes)) sizes[name] = size;
+  return package::LoadedModel::open(library, sizes);
+}
+
 Result<std::vector<std::byte>> input_bytes(const TensorSpec& spec, size_t index, const RunOptions& options) {
   if (auto file = options.files.find(spec.name); file != options.files.end()) {
     TCC_TRY(TensorFile tensor, read_tensor(file->second, spec.dtype == graph::DType::kBF16));
@@ -82,7 +99,7 @@ TensorRange range_of(const std::string& name, graph::DType dtype, const graph::S
 }
 
 Result<RunReport> run_library(const std::string& library, const RunOptions& options) {
-  TCC_TRY(auto loaded, package::LoadedModel::open(library));
+  TCC_TRY(auto loaded, open_for(library, options));
   TCC_TRY_VOID(check_tensor_names(options.files, loaded->inputs(), "input"));
   TCC_TRY_VOID(check_tensor_names(options.arrays, loaded->inputs(), "input"));
   TCC_TRY_VOID(check_tensor_names(options.out_files, loaded->outputs(), "output"));

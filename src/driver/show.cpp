@@ -56,6 +56,14 @@ Result<ModelSummary> summarise_model(const Model& model) {
     summary.constant_bytes += value.bytes();
   }
   TCC_TRY(Program program, cut_into_tasks(model, target::host_target()));
+  if (program.dynamic) {
+    std::vector<std::string> names;
+    for (const graph::DimRange& dim : program.dynamic->dims) names.push_back(dim.name);
+    for (size_t i = 0; i < summary.inputs.size(); ++i)
+      summary.inputs[i].shape = graph::symbolic_text(program.dynamic->inputs[i], names);
+    for (size_t i = 0; i < summary.outputs.size(); ++i)
+      summary.outputs[i].shape = graph::symbolic_text(program.dynamic->outputs[i], names);
+  }
   summary.flops = program.flops;
   summary.kernels = static_cast<int64_t>(program.groups.size());
   summary.tasks = static_cast<int64_t>(program.tasks.tasks.size());

@@ -5,6 +5,7 @@
 
 #include "driver/named_tensors.h"
 #include "driver/onnxruntime.h"
+#include "tcc/driver/dynamic.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/run.h"
 #include "tcc/graph/error_bound.h"
@@ -20,6 +21,9 @@ namespace {
 using graph::HostTensor;
 using package::TensorSpec;
 using Tensors = std::map<std::string, TensorFile>;
+using Sizes = std::map<std::string, int64_t>;
+
+constexpr size_t kMostSizes = 12;  // of a library for several sizes, that are checked
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Growth of rounding errors by Winograd's transforms of 2x2 and 4x4 outputs (docs/papers.md).
@@ -305,10 +309,17 @@ std::string_view verdict_name(Verdict verdict) {
   TCC_UNREACHABLE();
 }
 
-Result<VerifyReport> verify_library(const std::string& library, const VerifyOptions& options) {
-  TCC_TRY(auto loaded, package::LoadedModel::open(library));
+namespace {
+
+// At the sizes given, and with the library's own test where `self_test`.
+Result<VerifyReport> verify_at(const std::string& library, const VerifyOptions& options, const Sizes& sizes,
+                               bool self_test) {
+  TCC_TRY(auto loaded, package::LoadedModel::open(library, sizes));
   TCC_TRY(RecordedSource recorded, source_from_metadata(loaded->metadata_json(), library));
   TCC_TRY(Model model, load_recorded(recorded, options.model, options.frozen));
+  if (!sizes.empty()) {
+    TCC_TRY(model, load_model(source_at(model.source, sizes)));
+  }
   const graph::Graph& graph = model.graph;
   TCC_TRY_VOID(check_signature(graph, *loaded));
 
@@ -316,6 +327,7 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
   report.id = loaded->id();
   report.model = model.source.model;
   report.precision = model.source.precision;
+  report.sizes = sizes;
   TCC_TRY(const graph::RoundingModel rounding, rounding_of(*loaded, report.precision));
   const graph::ReferenceCost cost = graph::bounded_reference_cost(graph);
   if (options.plan) options.plan({cost.flops, cost.bytes});
@@ -343,7 +355,9 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
       TCC_TRY(expected_file,
               outputs_of_peer(model, loaded->inputs(), inputs, options.onnxruntime_python, scratch->path()));
     }
-    if (auto tested = context->self_test(); !tested) report.self_test = tested.error().message;
+    if (self_test) {
+      if (auto tested = context->self_test(); !tested) report.self_test = tested.error().message;
+    }
   }
   TCC_TRY_VOID(take_expected(expected_file, loaded->outputs(), expected));
 
@@ -363,6 +377,34 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
     report.verdict = worse(report.verdict, report.outputs.back().verdict);
   }
   return report;
+}
+
+}  // namespace
+
+Result<VerifyReport> verify_library(const std::string& library, const VerifyOptions& options) {
+  TCC_TRY(auto loaded, package::LoadedModel::open(library, options.sizes));
+  const std::vector<graph::DimRange>& dims = loaded->dims();
+  if (dims.empty()) return verify_at(library, options, {}, true);
+  std::vector<Sizes> all;
+  if (!options.sizes.empty() || !options.inputs.empty()) {
+    Sizes sizes = options.sizes;
+    for (const graph::DimRange& dim : dims) sizes.emplace(dim.name, dim.high);
+    all.push_back(std::move(sizes));
+  } else {
+    all = sizes_to_check(dims, kMostSizes);
+  }
+  std::optional<VerifyReport> whole;
+  for (const Sizes& sizes : all) {
+    auto report = verify_at(library, options, sizes, !whole);
+    if (!report) return tl::make_unexpected(std::move(report).error().with_context(sizes_text(sizes)));
+    if (!whole) {
+      whole = std::move(*report);
+      continue;
+    }
+    whole->verdict = worse(whole->verdict, report->verdict);
+    whole->further.push_back(std::move(*report));
+  }
+  return std::move(*whole);
 }
 
 Result<std::string> library_metadata(const std::string& library) {

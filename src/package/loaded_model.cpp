@@ -1,7 +1,11 @@
 #include "tcc/package/loaded_model.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "library_file.h"
 #include "model_data.h"
@@ -45,13 +49,14 @@ std::string metadata_of(const tcc_model_api& api) {
   return {text, length};
 }
 
-std::vector<tcc_dltensor> make_tensors(const tcc_tensor_info* infos, uint32_t count) {
+// `shapes` are read by run(), and those of outputs written where they differ.
+std::vector<tcc_dltensor> make_tensors(const tcc_tensor_info* infos, uint32_t count, graph::Shape* shapes) {
   std::vector<tcc_dltensor> tensors(count);
   for (uint32_t i = 0; i < count; ++i) {
     tensors[i].device = {TCC_DEVICE_CPU, 0};
     tensors[i].ndim = infos[i].ndim;
     tensors[i].dtype = infos[i].dtype;
-    tensors[i].shape = const_cast<int64_t*>(infos[i].dims);  // run() only reads it
+    tensors[i].shape = shapes[i].data();
   }
   return tensors;
 }
@@ -67,7 +72,8 @@ Result<std::string> read_metadata(const std::string& path) {
       "build it again with this tcc");
 }
 
-Result<std::shared_ptr<LoadedModel>> LoadedModel::open(const std::string& path) {
+Result<std::shared_ptr<LoadedModel>> LoadedModel::open(const std::string& path,
+                                                       const std::map<std::string, int64_t>& sizes) {
   std::string id = id_of_path(path);
   if (id.empty()) {
     return make_error(ErrorClass::kInput, fmt::format("'{}' is not named like a model library", sanitize(path)),
@@ -103,7 +109,83 @@ Result<std::shared_ptr<LoadedModel>> LoadedModel::open(const std::string& path) 
   const tcc_model_info* info = model->api_->info();
   TCC_TRY(model->inputs_, read_specs(info->inputs, info->num_inputs, path));
   TCC_TRY(model->outputs_, read_specs(info->outputs, info->num_outputs, path));
+  TCC_TRY_VOID(model->take_sizes(sizes));
   return model;
+}
+
+Result<void> LoadedModel::take_sizes(const std::map<std::string, int64_t>& sizes) {
+  const nlohmann::json metadata = nlohmann::json::parse(metadata_, nullptr, false);
+  const auto damaged = [&] {
+    return make_error(ErrorClass::kInput, fmt::format("{}: its metadata do not describe its dimensions", id_),
+                      "build the library again with this tcc");
+  };
+  if (metadata.is_object() && metadata.contains("dims")) {
+    if (!metadata["dims"].is_array()) return damaged();
+    for (const auto& dim : metadata["dims"]) {
+      if (!dim.is_object()) return damaged();
+      dims_.push_back({dim.value("name", ""), dim.value("low", int64_t{1}), dim.value("high", int64_t{1}),
+                       dim.value("tuned", std::vector<int64_t>())});
+    }
+  }
+  std::vector<int64_t> actual;
+  for (const graph::DimRange& dim : dims_) {
+    const auto given = sizes.find(dim.name);
+    actual.push_back(given == sizes.end() ? dim.high : given->second);
+    if (actual.back() < dim.low || actual.back() > dim.high)
+      return make_error(ErrorClass::kUsage,
+                        fmt::format("--dim {}={}: expected a size from {} to {}, for which {} was built",
+                                    sanitize(dim.name), actual.back(), dim.low, dim.high, id_),
+                        "build it with a wider range");
+  }
+  for (const auto& [name, size] : sizes) {
+    const bool known =
+        std::any_of(dims_.begin(), dims_.end(), [&](const graph::DimRange& dim) { return dim.name == name; });
+    if (known) continue;
+    std::vector<std::string> names;
+    for (const graph::DimRange& dim : dims_) names.push_back(sanitize(dim.name));
+    return make_error(
+        ErrorClass::kUsage, fmt::format("--dim {}: expected a dimension of several sizes of {}", sanitize(name), id_),
+        names.empty() ? "every size of this library is fixed" : fmt::format("it has {}", fmt::join(names, ", ")));
+  }
+  if (dims_.empty()) return {};
+  for (auto [name, specs] : {std::pair("inputs", &inputs_), std::pair("outputs", &outputs_)}) {
+    for (size_t i = 0; i < specs->size(); ++i) {
+      graph::Shape shape;
+      graph::SymbolicShape symbolic;
+      const auto list = metadata.value(name, nlohmann::json::array());
+      if (i >= list.size() || !list[i].is_object() || !list[i].contains("axes")) return damaged();
+      for (const auto& axis : list[i]["axes"]) {
+        graph::SymbolicAxis factors;
+        for (const auto& factor : axis) {
+          const auto numbers = factor.is_array() ? factor.get<std::vector<int64_t>>() : std::vector<int64_t>();
+          if (numbers.size() != 3 || numbers[0] >= std::ssize(actual)) return damaged();
+          factors.push_back({static_cast<int32_t>(numbers[0]), numbers[1], numbers[2]});
+        }
+        shape.push_back(graph::axis_extent(factors, actual));
+        symbolic.push_back(std::move(factors));
+      }
+      if (specs == &inputs_) symbolic_inputs_.push_back(std::move(symbolic));
+      if (shape.size() != (*specs)[i].shape.size()) return damaged();
+      (*specs)[i].shape = shape;
+      (*specs)[i].bytes = graph::element_count(shape) * graph::dtype_size((*specs)[i].dtype);
+    }
+  }
+  return {};
+}
+
+std::map<std::string, int64_t> LoadedModel::sizes_of(const std::map<std::string, graph::Shape>& shapes) const {
+  std::map<std::string, int64_t> sizes;
+  for (size_t i = 0; i < symbolic_inputs_.size(); ++i) {
+    const auto given = shapes.find(inputs_[i].name);
+    if (given == shapes.end() || given->second.size() != symbolic_inputs_[i].size()) continue;
+    for (size_t axis = 0; axis < given->second.size(); ++axis) {
+      const graph::SymbolicAxis& factors = symbolic_inputs_[i][axis];
+      if (factors.size() != 1 || factors[0].symbol < 0 || factors[0].scale == 0) continue;
+      sizes[dims_[static_cast<size_t>(factors[0].symbol)].name] =
+          (given->second[axis] - factors[0].offset) / factors[0].scale;
+    }
+  }
+  return sizes;
 }
 
 int64_t LoadedModel::workspace_bytes() const {
@@ -143,8 +225,10 @@ Result<std::unique_ptr<ModelContext>> LoadedModel::create_context(const ContextO
 ModelContext::ModelContext(std::shared_ptr<const LoadedModel> model, tcc_context* context)
     : model_(std::move(model)), context_(context) {
   const tcc_model_info* info = model_->api().info();
-  inputs_ = make_tensors(info->inputs, info->num_inputs);
-  outputs_ = make_tensors(info->outputs, info->num_outputs);
+  for (const auto* specs : {&model_->inputs(), &model_->outputs()})
+    for (const TensorSpec& spec : *specs) shapes_.push_back(spec.shape);
+  inputs_ = make_tensors(info->inputs, info->num_inputs, shapes_.data());
+  outputs_ = make_tensors(info->outputs, info->num_outputs, shapes_.data() + info->num_inputs);
 }
 
 ModelContext::~ModelContext() {

@@ -10,16 +10,39 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json tensors_json(const graph::Graph& graph, const std::vector<graph::ValueId>& values,
-                  const std::vector<std::string>* names) {
+// `shapes`: nullptr, or those of a model with several sizes: for each axis its factors as [dimension, scale, offset].
+Json tensors_json(const PackagePlan& plan, const PublicTensors& tensors,
+                  const std::vector<graph::SymbolicShape>* shapes) {
   Json list = Json::array();
-  for (size_t i = 0; i < values.size(); ++i) {
-    const graph::Value& v = graph.value(values[i]);
-    list.push_back({{"name", names != nullptr ? (*names)[i] : v.name},
-                    {"type", graph::dtype_name(v.dtype)},
-                    {"shape", v.shape},
-                    {"bytes", v.bytes()}});
+  for (size_t i = 0; i < tensors.values.size(); ++i) {
+    const graph::Value& v = plan.graph->value(tensors.values[i]);
+    list.push_back(
+        {{"name", tensors.names[i]}, {"type", graph::dtype_name(v.dtype)}, {"shape", v.shape}, {"bytes", v.bytes()}});
+    if (shapes == nullptr) continue;
+    std::vector<std::string> names;
+    for (const graph::DimRange& dim : plan.dynamic->dims) names.push_back(dim.name);
+    list.back()["sizes"] = graph::symbolic_text((*shapes)[i], names);
+    Json axes = Json::array();
+    for (const graph::SymbolicAxis& axis : (*shapes)[i]) {
+      Json factors = Json::array();
+      for (const graph::Factor& f : axis) factors.push_back(Json::array({f.symbol, f.scale, f.offset}));
+      axes.push_back(std::move(factors));
+    }
+    list.back()["axes"] = std::move(axes);
   }
+  return list;
+}
+
+Json dims_json(const DynamicPlan& plan) {
+  Json list = Json::array();
+  for (const graph::DimRange& dim : plan.dims)
+    list.push_back({{"name", dim.name}, {"low", dim.low}, {"high", dim.high}, {"tuned", dim.tuned}});
+  return list;
+}
+Json buckets_json(const DynamicPlan& plan) {
+  Json list = Json::array();
+  for (const DynamicPlan::Bucket& bucket : plan.buckets)
+    list.push_back({{"bounds", bucket.bounds}, {"first_step", bucket.first_step}, {"steps", bucket.steps}});
   return list;
 }
 
@@ -164,18 +187,23 @@ Json target_json(const PackagePlan& plan, const ModelLayout& layout) {
 
 std::string make_metadata(const PackagePlan& plan, const ModelLayout& layout, const PackageOptions& options) {
   const graph::Graph& g = *plan.graph;
+  const DynamicPlan* dynamic = plan.dynamic;
   Json json = {{"id", options.id},
                {"tool", "tcc"},
                {"tool_version", options.tool_version},
                {"abi_version", TCC_MODEL_ABI_VERSION},
                {"model", g.name},
                {"target", target_json(plan, layout)},
-               {"inputs", tensors_json(g, g.inputs, nullptr)},
-               {"outputs", tensors_json(g, g.outputs, &g.output_names)},
+               {"inputs", tensors_json(plan, public_inputs(plan), dynamic ? &dynamic->inputs : nullptr)},
+               {"outputs", tensors_json(plan, public_outputs(plan), dynamic ? &dynamic->outputs : nullptr)},
                {"workspace_bytes", layout.workspace_bytes},
                {"weights_bytes", layout.weights_bytes},
                {"tasks", Json::array()},
                {"steps", Json::array()}};
+  if (dynamic != nullptr) {
+    json["dims"] = dims_json(*dynamic);
+    json["buckets"] = buckets_json(*dynamic);
+  }
   if (!options.source_json.empty()) {
     Json source = Json::parse(options.source_json, nullptr, false);
     TCC_CHECK(source.is_object(), "source_json must be a JSON object");

@@ -45,7 +45,8 @@ class Placer {
     for (const ArchitectureCode& architecture : plan_.architectures) {
       TCC_TRY_VOID(place_codes(architecture.codes, true));
     }
-    layout_.workspace_bytes = first_scratch_ + scratch_;
+    layout_.steps_bytes = layout_.workspace_bytes = first_scratch_ + scratch_;
+    if (plan_.dynamic != nullptr) layout_.workspace_bytes += copies_of_tensors();
     return std::move(layout_);
   }
 
@@ -59,6 +60,35 @@ class Placer {
 #undef TCC_X
     }
     return all;
+  }
+
+  // Of a run whose tensors all differ from those of its bucket.
+  int64_t copies_of_tensors() const {
+    const DynamicPlan& dynamic = *plan_.dynamic;
+    const PublicTensors inputs = public_inputs(plan_), outputs = public_outputs(plan_);
+    int64_t most = 0;
+    for (const DynamicPlan::Bucket& bucket : dynamic.buckets) {
+      int64_t bytes = 0;
+      auto add = [&](const std::vector<graph::SymbolicShape>& shapes, const PublicTensors& tensors) {
+        for (size_t i = 0; i < shapes.size(); ++i)
+          bytes += round_up(graph::element_count(graph::shape_at(shapes[i], bucket.bounds)) *
+                            graph::dtype_size(plan_.graph->value(tensors.values[i]).dtype));
+      };
+      add(dynamic.inputs, inputs);
+      add(dynamic.outputs, outputs);
+      most = std::max(most, bytes);
+    }
+    return most;
+  }
+
+  // Numbers at run time of the graph's inputs and outputs.
+  uint32_t input_number(int64_t index) const {
+    return static_cast<uint32_t>(
+        plan_.dynamic == nullptr ? index : plan_.dynamic->input_numbers.at(static_cast<size_t>(index)));
+  }
+  uint32_t output_number(int64_t index) const {
+    return static_cast<uint32_t>(
+        plan_.dynamic == nullptr ? index : plan_.dynamic->output_numbers.at(static_cast<size_t>(index)));
   }
 
   Result<void> place_codes(const std::vector<TaskCode>& codes, bool gpu) {
@@ -101,10 +131,10 @@ class Placer {
     switch (storage.kind) {
       case graph::StorageKind::kInput:
         raise(layout_.input_alignment.at(static_cast<size_t>(storage.index)), buffer);
-        return tcc_rt_arg{TCC_RT_ARG_INPUT, static_cast<uint32_t>(storage.index), 0};
+        return tcc_rt_arg{TCC_RT_ARG_INPUT, input_number(storage.index), 0};
       case graph::StorageKind::kOutput:
         raise(layout_.output_alignment.at(static_cast<size_t>(storage.index)), buffer);
-        return tcc_rt_arg{TCC_RT_ARG_OUTPUT, static_cast<uint32_t>(storage.index), 0};
+        return tcc_rt_arg{TCC_RT_ARG_OUTPUT, output_number(storage.index), 0};
       case graph::StorageKind::kWorkspace:
         return tcc_rt_arg{TCC_RT_ARG_WORKSPACE, 0, static_cast<uint64_t>(storage.offset)};
       case graph::StorageKind::kConstant: {
@@ -224,14 +254,14 @@ class ModelWriter {
     return kernel_at;
   }
 
-  int64_t add_tensors(const std::vector<graph::ValueId>& values, const std::vector<uint64_t>& alignment,
-                      const std::vector<std::string>* names) {
+  int64_t add_tensors(const PublicTensors& tensors, const std::vector<uint64_t>& alignment) {
+    const std::vector<graph::ValueId>& values = tensors.values;
     std::vector<tcc_tensor_info> infos;
     std::vector<int64_t> dims, names_at;
     for (size_t i = 0; i < values.size(); ++i) {
       const graph::Value& v = plan_.graph->value(values[i]);
       dims.push_back(image_.add(std::span<const int64_t>(v.shape)));
-      names_at.push_back(strings_.add(names != nullptr ? (*names)[i] : v.name));
+      names_at.push_back(strings_.add(tensors.names[i]));
       tcc_tensor_info info{};
       info.bytes = static_cast<uint64_t>(v.bytes());
       info.dtype = dl_type(v.dtype);
@@ -264,6 +294,63 @@ class ModelWriter {
     return at;
   }
 
+  int64_t add_factors(const std::vector<graph::SymbolicShape>& shapes, const std::vector<int32_t>* appends_to,
+                      const std::vector<int32_t>* append_axis) {
+    std::vector<tcc_rt_dynamic_tensor> tensors;
+    std::vector<int64_t> at;
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      std::vector<tcc_rt_factor> factors;
+      for (size_t axis = 0; axis < shapes[i].size(); ++axis)
+        for (const graph::Factor& f : shapes[i][axis])
+          factors.push_back({f.symbol, static_cast<uint32_t>(axis), f.scale, f.offset});
+      at.push_back(image_.add(std::span<const tcc_rt_factor>(factors)));
+      tcc_rt_dynamic_tensor tensor{};
+      tensor.num_factors = static_cast<uint32_t>(factors.size());
+      tensor.appends_to = appends_to == nullptr ? -1 : (*appends_to)[i];
+      tensor.append_axis = append_axis == nullptr ? 0 : static_cast<uint32_t>((*append_axis)[i]);
+      tensors.push_back(tensor);
+    }
+    const int64_t first = image_.add(std::span<const tcc_rt_dynamic_tensor>(tensors));
+    for (size_t i = 0; i < at.size(); ++i)
+      image_.point(
+          first + static_cast<int64_t>(i * sizeof(tcc_rt_dynamic_tensor) + offsetof(tcc_rt_dynamic_tensor, factors)),
+          To::kData, at[i]);
+    return first;
+  }
+
+  int64_t add_dynamic(const DynamicPlan& plan) {
+    const int64_t inputs = add_factors(plan.inputs, nullptr, nullptr),
+                  outputs = add_factors(plan.outputs, &plan.appends_to, &plan.append_axis);
+    std::vector<tcc_rt_bucket> buckets;
+    std::vector<int64_t> bounds;
+    for (const DynamicPlan::Bucket& bucket : plan.buckets) {
+      bounds.push_back(image_.add(std::span<const int64_t>(bucket.bounds)));
+      buckets.push_back({nullptr, static_cast<uint32_t>(bucket.first_step), static_cast<uint32_t>(bucket.steps)});
+    }
+    const int64_t buckets_at = image_.add(std::span<const tcc_rt_bucket>(buckets));
+    for (size_t i = 0; i < bounds.size(); ++i)
+      image_.point(buckets_at + static_cast<int64_t>(i * sizeof(tcc_rt_bucket) + offsetof(tcc_rt_bucket, bounds)),
+                   To::kData, bounds[i]);
+    tcc_rt_dynamic dynamic{};
+    dynamic.num_buckets = static_cast<uint32_t>(buckets.size());
+    dynamic.steps_bytes = static_cast<uint64_t>(layout_.steps_bytes);
+    const int64_t at = image_.add(dynamic);
+    image_.point(at + static_cast<int64_t>(offsetof(tcc_rt_dynamic, inputs)), To::kData, inputs);
+    image_.point(at + static_cast<int64_t>(offsetof(tcc_rt_dynamic, outputs)), To::kData, outputs);
+    image_.point(at + static_cast<int64_t>(offsetof(tcc_rt_dynamic, buckets)), To::kData, buckets_at);
+    return at;
+  }
+
+  int64_t add_dims(const std::vector<graph::DimRange>& dims) {
+    std::vector<tcc_dim_info> infos;
+    for (const graph::DimRange& dim : dims) infos.push_back({nullptr, dim.low, dim.high});
+    const int64_t at = image_.add(std::span<const tcc_dim_info>(infos));
+    for (size_t i = 0; i < dims.size(); ++i)
+      image_.point(at + static_cast<int64_t>(i * sizeof(tcc_dim_info) + offsetof(tcc_dim_info, name)), To::kStrings,
+                   strings_.add(dims[i].name));
+    return at;
+  }
+
   static uint64_t mask_of(const target::CpuFeatures& features) {
     uint64_t mask = 0;
 #define TCC_X(field, name) \
@@ -275,11 +362,13 @@ class ModelWriter {
 
   // `level`: 0, or 1 + position in PackagePlan::older.
   int64_t add_plan(size_t level, const std::vector<TaskCode>& codes) {
-    const graph::Graph& g = *plan_.graph;
     const bool gpu = !plan_.architectures.empty();
+    const PublicTensors own_inputs = public_inputs(plan_), own_outputs = public_outputs(plan_);
     int64_t steps = gpu ? add_gpu_code(plan_, layout_, image_, strings_) : add_steps(level, codes);
-    int64_t inputs = add_tensors(g.inputs, layout_.input_alignment, nullptr),
-            outputs = add_tensors(g.outputs, layout_.output_alignment, &g.output_names);
+    int64_t inputs = add_tensors(own_inputs, layout_.input_alignment),
+            outputs = add_tensors(own_outputs, layout_.output_alignment);
+    const int64_t dynamic = plan_.dynamic == nullptr ? 0 : add_dynamic(*plan_.dynamic),
+                  dims = plan_.dynamic == nullptr ? 0 : add_dims(plan_.dynamic->dims);
     tcc_rt_plan plan{};
     plan.rt_version = TCC_RT_VERSION;
     plan.num_steps = static_cast<uint32_t>(layout_.args[0].size());
@@ -287,8 +376,9 @@ class ModelWriter {
     plan.self_test_seed = 1;
     plan.self_test_tolerance = 0;  // kernels split work by the number of threads only: two runs agree bit by bit
     plan.info.struct_size = sizeof(tcc_model_info);
-    plan.info.num_inputs = static_cast<uint32_t>(g.inputs.size());
-    plan.info.num_outputs = static_cast<uint32_t>(g.outputs.size());
+    plan.info.num_inputs = static_cast<uint32_t>(own_inputs.values.size());
+    plan.info.num_outputs = static_cast<uint32_t>(own_outputs.values.size());
+    plan.info.num_dims = plan_.dynamic == nullptr ? 0 : static_cast<uint32_t>(plan_.dynamic->dims.size());
     plan.info.workspace_bytes = static_cast<uint64_t>(layout_.workspace_bytes);
     plan.info.workspace_alignment = kAlignment;
     plan.info.weights_bytes = static_cast<uint64_t>(layout_.weights_bytes);
@@ -305,6 +395,10 @@ class ModelWriter {
     point(info + offsetof(tcc_model_info, id), To::kStrings, strings_.add(id_));
     point(info + offsetof(tcc_model_info, inputs), To::kData, inputs);
     point(info + offsetof(tcc_model_info, outputs), To::kData, outputs);
+    if (plan_.dynamic != nullptr) {
+      point(info + offsetof(tcc_model_info, dims), To::kData, dims);
+      point(offsetof(tcc_rt_plan, dynamic), To::kData, dynamic);
+    }
     return at;
   }
 
@@ -326,6 +420,36 @@ tcc_dldtype dl_type(graph::DType dtype) {
   if (graph::is_float(dtype)) return {TCC_DTYPE_FLOAT, bits, 1};
   const bool sign = dtype == DType::kI8 || dtype == DType::kI32 || dtype == DType::kI64;
   return {static_cast<uint8_t>(sign ? TCC_DTYPE_INT : TCC_DTYPE_UINT), bits, 1};
+}
+
+namespace {
+
+// The last values of each number below `count`.
+PublicTensors last_of(const std::vector<graph::ValueId>& values, const std::vector<std::string>& names,
+                      const std::vector<int32_t>& numbers, size_t count) {
+  PublicTensors tensors{std::vector<graph::ValueId>(count, graph::kNone), std::vector<std::string>(count)};
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto number = static_cast<size_t>(numbers.at(i));
+    if (number >= count) continue;
+    tensors.values[number] = values[i];
+    tensors.names[number] = names[i];
+  }
+  return tensors;
+}
+
+}  // namespace
+
+PublicTensors public_inputs(const PackagePlan& plan) {
+  std::vector<std::string> names;
+  for (graph::ValueId id : plan.graph->inputs) names.push_back(plan.graph->value(id).name);
+  if (plan.dynamic == nullptr) return {plan.graph->inputs, names};
+  return last_of(plan.graph->inputs, names, plan.dynamic->input_numbers, plan.dynamic->inputs.size());
+}
+
+PublicTensors public_outputs(const PackagePlan& plan) {
+  if (plan.dynamic == nullptr) return {plan.graph->outputs, plan.graph->output_names};
+  return last_of(plan.graph->outputs, plan.graph->output_names, plan.dynamic->output_numbers,
+                 plan.dynamic->outputs.size());
 }
 
 Result<ModelLayout> place_model(const PackagePlan& plan) {

@@ -23,7 +23,8 @@ struct WeightPiece {
 struct ModelLayout {
   std::vector<WeightPiece> weights;
   int64_t weights_bytes = 0;
-  int64_t workspace_bytes = 0;  // the memory plan's, then the largest scratch of a step
+  int64_t workspace_bytes = 0;  // the memory plan's, then the largest scratch of a step, then copies of tensors
+  int64_t steps_bytes = 0;      // the same without the copies
   // Per group, in the order of the artifact's buffers; one such list for each architecture, and one for a CPU.
   std::vector<std::vector<std::vector<tcc_rt_arg>>> args;
   // That kernels assume of the model's inputs and outputs, bytes; 0: the element size.
@@ -31,6 +32,14 @@ struct ModelLayout {
   // That the instructions of the kernels need, for the plan's CPU and each older one; nothing for GPUs.
   std::vector<target::CpuFeatures> used_features;
 };
+
+// The model's inputs or outputs among the values of the graph; of a model with several sizes, those at the largest.
+struct PublicTensors {
+  std::vector<graph::ValueId> values;
+  std::vector<std::string> names;
+};
+PublicTensors public_inputs(const PackagePlan& plan);
+PublicTensors public_outputs(const PackagePlan& plan);
 
 // Places constants and kernels' scratch. Errors (input): layouts that do not parse.
 Result<ModelLayout> place_model(const PackagePlan& plan);

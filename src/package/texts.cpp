@@ -29,12 +29,18 @@ std::string replace_all(std::string_view text, std::string_view what, const std:
   }
 }
 
-std::string tensor_lines(const graph::Graph& graph, const std::vector<graph::ValueId>& values, const char* what) {
+std::string tensor_lines(const PackagePlan& plan, const PublicTensors& tensors,
+                         const std::vector<graph::SymbolicShape>* shapes, const char* what) {
   std::string text;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const graph::Value& v = graph.value(values[i]);
-    text += fmt::format("//   {} {}: {} [{}], {} bytes\n", what, i, graph::dtype_name(v.dtype),
-                        v.shape.empty() ? "" : graph::shape_text(v.shape), v.bytes());
+  for (size_t i = 0; i < tensors.values.size(); ++i) {
+    const graph::Value& v = plan.graph->value(tensors.values[i]);
+    text +=
+        fmt::format("//   {} {}: {} [{}], {}{} bytes\n", what, i, graph::dtype_name(v.dtype),
+                    v.shape.empty() ? "" : graph::shape_text(v.shape), shapes != nullptr ? "at most " : "", v.bytes());
+    // Names are the model's own: dimensions are numbered.
+    std::vector<std::string> names;
+    for (size_t d = 0; shapes != nullptr && d < plan.dynamic->dims.size(); ++d) names.push_back(fmt::format("d{}", d));
+    if (shapes != nullptr) text += fmt::format("//     of shape {}\n", graph::symbolic_text((*shapes)[i], names));
   }
   return text;
 }
@@ -163,11 +169,14 @@ endif()
 }  // namespace
 
 std::string make_header(const PackagePlan& plan, const ModelLayout& layout, const std::string& id) {
-  const graph::Graph& g = *plan.graph;
+  const DynamicPlan* dynamic = plan.dynamic;
   std::string guard = fmt::format("TCC_MODEL_{}_H", upper(id));
   std::string text = fmt::format("// lib{}.so: a model compiled by tcc. C99 and C++.\n//\n", id);
-  text += tensor_lines(g, g.inputs, "input");
-  text += tensor_lines(g, g.outputs, "output");
+  for (size_t d = 0; dynamic != nullptr && d < dynamic->dims.size(); ++d)
+    text += fmt::format("//   d{}, a size from {} to {}; info()->dims[{}] has its name\n", d, dynamic->dims[d].low,
+                        dynamic->dims[d].high, d);
+  text += tensor_lines(plan, public_inputs(plan), dynamic != nullptr ? &dynamic->inputs : nullptr, "input");
+  text += tensor_lines(plan, public_outputs(plan), dynamic != nullptr ? &dynamic->outputs : nullptr, "output");
   text += fmt::format("//\n// Workspace {} bytes, weights {} bytes. example.c shows a whole program.\n",
                       layout.workspace_bytes, layout.weights_bytes);
   std::string architectures;

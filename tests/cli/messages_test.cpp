@@ -160,6 +160,8 @@ const std::vector<Message> kMessages = {
     {"inspect dims.onnx --dim batch=3 --dim batch=4", 2, "--dim", "each name once", "'batch=4'", "leave one of the two out"},
     {"inspect dims.onnx", 2, "'dims.onnx'", "inputs without a fixed shape", "'batch'", "for example: --dim batch=1"},
     {"inspect mlp.onnx --dim batch", 2, "--dim", "NAME=8", "not 'batch'", "a number from 0 on"},
+    {"inspect dims.onnx --dim batch=8..2", 2, "--dim batch=8..2", "a highest size above 8", "found 2", "--dim batch=1..64@8,32"},
+    {"inspect dims.onnx --dim batch=1..8@9", 2, "--dim batch=1..8@9", "sizes to tune for from 1 to 8", "found 9", "LOW..HIGH@A,B"},
     {"inspect mlp.onnx --freeze input=x.npy", 2, "--freeze", "NAME=@FILE.npy", "not 'input=x.npy'", "put an @"},
     {"zoo mlpp -o y.onnx", 1, "the zoo", "has no model", "'mlpp'", "did you mean 'mlp'"},
     // Data.

@@ -1,6 +1,7 @@
 // From a model to a library, as one straight list.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct Program {
   graph::Graph graph;  // optimized
   std::vector<graph::FusionGroup> groups;
   task::TaskList tasks;
-  double flops = 0;  // of one run
+  double flops = 0;                             // of one run; of several sizes, at the largest
+  std::optional<package::DynamicPlan> dynamic;  // of a model with dimensions of several sizes
 };
 // Errors: the target has no instructions that multiply in the precision. The nearest precision that it has is in the
 // hint.

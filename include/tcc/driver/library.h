@@ -58,6 +58,9 @@ struct VerifyOptions {
   std::string model;                          // where the model is now; "" = where the library says
   std::map<std::string, std::string> frozen;  // where the values of frozen inputs are now, likewise
   uint64_t seed = 1;
+  // Of dimensions of several sizes, by name; those not named have their largest. Empty: several sizes are checked,
+  // both ends, the tuned ones, their neighbors and some between.
+  std::map<std::string, int64_t> sizes;
   std::map<std::string, uint64_t> seeds;        // of single inputs, by name
   std::map<std::string, DrawnRange> ranges;     // of single inputs, by name
   std::string inputs;                           // .npz of inputs by name; those that it lacks are drawn
@@ -79,6 +82,8 @@ struct VerifyReport {
   double reference_seconds = 0;
   std::string self_test;  // what the library's own test says; "" when it passes
   Verdict verdict = Verdict::kWrong;
+  std::map<std::string, int64_t> sizes;  // of dimensions of several sizes
+  std::vector<VerifyReport> further;     // at other sizes; `verdict` is the worst of all
   bool passed() const { return verdict == Verdict::kRight; }
 };
 
@@ -103,10 +108,11 @@ struct BenchOptions {
   double seconds = 2;  // of timing, after a warm-up of a tenth of it
   int64_t min_runs = 10;
   uint64_t seed = 1;
-  bool per_kernel = false;   // also time the steps inside the model, in runs of their own
-  std::string cuda_driver;   // of libraries for GPUs; "" = the system's
-  std::string calibrations;  // as GpuSources::calibrations
-  std::string cupti;         // as cuda_driver; none unless named where another driver than the system's is
+  std::map<std::string, int64_t> sizes;  // of dimensions of several sizes, by name; those not named have their largest
+  bool per_kernel = false;               // also time the steps inside the model, in runs of their own
+  std::string cuda_driver;               // of libraries for GPUs; "" = the system's
+  std::string calibrations;              // as GpuSources::calibrations
+  std::string cupti;                     // as cuda_driver; none unless named where another driver than the system's is
 };
 
 // One task of the model, all its steps together, timed inside runs of the model: its data is where the steps before

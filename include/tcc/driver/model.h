@@ -5,7 +5,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "tcc/graph/dynamic.h"
 #include "tcc/graph/graph.h"
 #include "tcc/onnx/importer.h"
 #include "tcc/onnx/zoo.h"
@@ -17,6 +19,8 @@ namespace tcc::driver {
 // whichever the estimate prefers (graph::assign_layouts).
 enum class Layouts { kPlain, kBlocked, kAuto };
 
+using graph::DimRange;
+
 // What the user named: a file or zoo:NAME, and what is fixed or replaced on the way in.
 struct ModelSource {
   std::string model;
@@ -27,6 +31,8 @@ struct ModelSource {
   Layouts layouts = Layouts::kPlain;          // --layouts
   int64_t winograd = 0;                       // --winograd: 2 or 4; 0: every convolution keeps its direct form
   target::Precision precision = target::Precision::kF32;  // --precision
+  // --dim NAME=LOW..HIGH: dimensions whose size is known at run time. The model is imported at the largest sizes.
+  std::vector<graph::DimRange> ranges;
 };
 
 struct Model {
@@ -35,6 +41,8 @@ struct Model {
   std::string hash;    // 16 hex digits, of the bytes of the file and of its external data
 };
 
+// Dimensions of a zoo model in --dim are "batch", "seq" (tokens), "past" (of a step of decoding, tokens before it) and
+// "image" (height and width); those of a file have its names.
 Result<Model> load_model(const ModelSource& source);
 
 // Writes a model of the zoo as an ONNX file, or, with source.reseed, any model with the weights that it has then.

@@ -13,7 +13,9 @@ namespace tcc::driver {
 struct RunOptions {
   std::map<std::string, std::string> files;  // input's name -> .npy or .pb
   std::map<std::string, TensorFile> arrays;  // input's name -> tensor; files go first
-  bool random = false;                       // inputs that are not given get seeded random numbers
+  // Of dimensions of several sizes, by name, where no tensor says them; those not named have their largest.
+  std::map<std::string, int64_t> sizes;
+  bool random = false;  // inputs that are not given get seeded random numbers
   uint64_t seed = 1;
   int threads = 0;                               // 0 = all CPUs
   std::string cuda_driver;                       // of libraries for GPUs; "" = the system's

@@ -14,6 +14,15 @@
 
 namespace tcc::graph {
 
+// A dimension of a model's inputs whose size is known at run time: low to high, both included. Kernels are tuned for
+// the sizes in `tuned`, sorted, and for `high`.
+struct DimRange {
+  std::string name;
+  int64_t low = 1, high = 1;
+  std::vector<int64_t> tuned;
+  bool operator==(const DimRange&) const = default;
+};
+
 // scale * size + offset, where `symbol` numbers the dimension whose size it is; symbol -1: the number `offset`.
 struct Factor {
   int32_t symbol = -1;

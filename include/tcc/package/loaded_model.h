@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tcc/graph/dynamic.h"
 #include "tcc/graph/types.h"
 #include "tcc/rt/model_abi.h"
 #include "tcc/support/dynlib.h"
@@ -33,11 +35,18 @@ class LoadedModel : public std::enable_shared_from_this<LoadedModel> {
   // `path` ends in lib<ID>.so. Its length and checksum are checked before the file is loaded. Errors (environment): the
   // file does not load, exports no tcc_<ID>_query, or has an ABI
   // that this tool does not know. A path that was opened before and is still loaded gives the old library.
-  static Result<std::shared_ptr<LoadedModel>> open(const std::string& path);
+  // `sizes`: of dimensions of several sizes, by name; those not named have their largest. Errors besides (usage): a
+  // name or a size that the library does not have.
+  static Result<std::shared_ptr<LoadedModel>> open(const std::string& path,
+                                                   const std::map<std::string, int64_t>& sizes = {});
 
   const std::string& id() const { return id_; }
+  // At the sizes that open() was given.
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
   const std::vector<TensorSpec>& outputs() const { return outputs_; }
+  const std::vector<graph::DimRange>& dims() const { return dims_; }  // of several sizes
+  // The sizes that shapes of inputs, by name, say. Shapes that fit no size are left to run().
+  std::map<std::string, int64_t> sizes_of(const std::map<std::string, graph::Shape>& shapes) const;
   int64_t workspace_bytes() const;
   int64_t weights_bytes() const;
   const std::string& metadata_json() const { return metadata_; }
@@ -63,7 +72,10 @@ class LoadedModel : public std::enable_shared_from_this<LoadedModel> {
   std::shared_ptr<DynamicLibrary> library_;
   const tcc_model_api* api_ = nullptr;
   std::string id_, metadata_;
+  Result<void> take_sizes(const std::map<std::string, int64_t>& sizes);
   std::vector<TensorSpec> inputs_, outputs_;
+  std::vector<graph::DimRange> dims_;
+  std::vector<graph::SymbolicShape> symbolic_inputs_;
 };
 
 class ModelContext {
@@ -94,6 +106,7 @@ class ModelContext {
   std::shared_ptr<const LoadedModel> model_;
   tcc_context* context_;
   std::vector<tcc_dltensor> inputs_, outputs_;
+  std::vector<graph::Shape> shapes_;  // of all of them
 };
 
 }  // namespace tcc::package

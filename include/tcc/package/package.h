@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tcc/codegen/artifact.h"
+#include "tcc/graph/dynamic.h"
 #include "tcc/graph/graph.h"
 #include "tcc/graph/passes.h"
 #include "tcc/support/result.h"
@@ -39,14 +40,31 @@ struct ArchitectureCode {
   std::vector<TaskCode> codes;  // one per task
 };
 
+// Of a model with dimensions of several sizes. The graph, its groups and tasks are those of all buckets, one behind the
+// other, each at the largest sizes that it serves; the last one serves all.
+struct DynamicPlan {
+  struct Bucket {
+    std::vector<int64_t> bounds;  // one a dimension
+    int64_t first_step = 0, steps = 0;
+  };
+  std::vector<graph::DimRange> dims;
+  std::vector<graph::SymbolicShape> inputs, outputs;  // of the model's
+  std::vector<int32_t> appends_to, append_axis;       // by output, as in graph::BoundGraph
+  std::vector<Bucket> buckets;                        // in the order in which they are tried
+  // What the graph's inputs and outputs are: the model's, by number; from the number of its inputs on, the size of a
+  // dimension.
+  std::vector<int32_t> input_numbers, output_numbers;
+};
+
 // Everything that a library is made of. Pointers are borrowed for the call.
 struct PackagePlan {
   const graph::Graph* graph = nullptr;  // optimized
   const std::vector<graph::FusionGroup>* groups = nullptr;
   const graph::MemoryPlan* memory = nullptr;
   const task::TaskList* tasks = nullptr;
-  std::vector<TaskCode> codes;  // for a CPU: one per task, host objects
-  target::Target target;        // what the code was compiled for; with several GPUs, the first
+  std::vector<TaskCode> codes;           // for a CPU: one per task, host objects
+  target::Target target;                 // what the code was compiled for; with several GPUs, the first
+  const DynamicPlan* dynamic = nullptr;  // nullptr: every size is fixed. For CPUs
   // For CPUs with fewer features than `target`, from the most to the fewest: what create() takes where this CPU lacks
   // features that the kernels before use. Symbols are unique over all of these, too.
   std::vector<ArchitectureCode> older;
