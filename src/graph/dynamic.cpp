@@ -45,7 +45,7 @@ bool is_dynamic(const SymbolicShape& shape) {
 std::string symbolic_text(const SymbolicShape& shape, std::span<const std::string> names) {
   std::string text;
   for (const SymbolicAxis& axis : shape) {
-    if (!text.empty()) text += "x";
+    if (!text.empty()) text += " x ";
     std::vector<std::string> factors;
     for (const Factor& factor : axis) {
       factors.push_back(factor_text(factor, names));
@@ -387,6 +387,20 @@ Result<void> DimBinder::check_result(const Node& node) const {
   return {};
 }
 
+// What depends on the sizes only comes first: a group takes an operator whose other operands are there before it.
+void DimBinder::order_sizes_first() {
+  std::vector<char> early(out_.values.size(), 0);
+  for (const Value& value : out_.values) early[static_cast<size_t>(value.id)] = value.is_constant();
+  for (ValueId id : sizes_) early[static_cast<size_t>(id)] = 1;
+  for (NodeId id : out_.order) {
+    const Node& node = out_.node(id);
+    early[static_cast<size_t>(node.output)] =
+        std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId i) { return early[static_cast<size_t>(i)]; });
+  }
+  std::stable_partition(out_.order.begin(), out_.order.end(),
+                        [&](NodeId id) { return early[static_cast<size_t>(out_.node(id).output)]; });
+}
+
 Result<BoundGraph> DimBinder::run() {
   TCC_TRY_VOID(check_structure());
   out_.name = in_.name;
@@ -424,6 +438,7 @@ Result<BoundGraph> DimBinder::run() {
     result.appends_to.back() = static_cast<int32_t>(input - in_.inputs.begin());
     result.append_axis.back() = static_cast<int32_t>(concat.as<AxisAttrs>().axis);
   }
+  order_sizes_first();
   result.graph = std::move(out_);
   return result;
 }

@@ -29,6 +29,7 @@ class DimBinder {
   Result<bool> is_prefix(const Value& value, const SymbolicShape& shape) const;
   Result<void> take_affine_constant(const Value& value);
   Result<void> check_result(const Node& node) const;
+  void order_sizes_first();
   // --- rules (dynamic_rules.cpp): the new value of a node's result ---
   Result<ValueId> bind(const Node& node);
   Result<ValueId> plain(const Node& node, SymbolicShape shape);

@@ -12,13 +12,13 @@ TEST_CASE("a library for a range of sizes is built, inspected, verified, run and
   Sandbox box;
   REQUIRE(box.tcc({"build", "zoo:mlp", "-o", "out", "-q", "--dim", "batch=1..6@2"}).exit_code == 0);
   const Outcome inspected = box.tcc({"inspect", "out/libmlp.so"});
-  CHECK_THAT(inspected.out, Contains("batchx784") && Contains("dim      batch from 1 to 6, tuned for 2"));
+  CHECK_THAT(inspected.out, Contains("batch x 784") && Contains("dim      batch from 1 to 6, tuned for 2"));
   const Json metadata = Json::parse(box.tcc({"inspect", "out/libmlp.so", "--json"}).out);
   CHECK(metadata["dims"][0] == Json({{"name", "batch"}, {"low", 1}, {"high", 6}, {"tuned", {2}}}));
   CHECK(metadata["buckets"].size() == 2);
   CHECK(metadata["inputs"][0]["axes"] == Json::parse("[[[0,1,0]],[[-1,0,784]]]"));
   CHECK_THAT(box.tcc({"inspect", "zoo:mlp", "--dim", "batch=1..6@2"}).out,
-             Contains("batchx784") && Contains("dim      batch from 1 to 6"));
+             Contains("batch x 784") && Contains("dim      batch from 1 to 6"));
 
   const Outcome verified = box.tcc({"verify", "out/libmlp.so"});
   INFO(verified.err);

@@ -183,7 +183,7 @@ TEST_CASE("a cache that grows by a row, and the position of that row") {
   REQUIRE(bound);
   CHECK(bound->appends_to == std::vector<int32_t>{kNone, 0});
   CHECK(bound->append_axis[1] == 2);
-  CHECK(symbolic_text(bound->outputs[1], names_of(1)) == "1x2xn0+1x4");
+  CHECK(symbolic_text(bound->outputs[1], names_of(1)) == "1 x 2 x n0+1 x 4");
 }
 
 TEST_CASE("parts, pads, picks and sums so far along a size") {
