@@ -117,7 +117,15 @@ ValueId DimBinder::emit(const Node* of, Op op, Attributes attrs, std::vector<Val
   TCC_CHECK(made.has_value(), "bind_dims made a wrong node: {}", made ? "" : made.error().message);
   if (of != nullptr) out_.node(out_.value(*made).producer).sources = of->sources;
   set_shape(*made, std::move(shape));
+  places_.resize(out_.nodes.size(), now_);
   return *made;
+}
+
+ValueId DimBinder::moved_behind(ValueId value, ValueId source) {
+  const NodeId producer = out_.value(source).producer;
+  places_[static_cast<size_t>(out_.value(value).producer)] =
+      producer == kNone ? 0 : places_[static_cast<size_t>(producer)];
+  return value;
 }
 
 ValueId DimBinder::constant(DType dtype, Shape shape, std::vector<double> values) {
@@ -179,7 +187,7 @@ ValueId DimBinder::masked_factor(ValueId value, size_t axis, size_t factor, doub
     if (node.op == Op::kTranspose) {
       const auto from = static_cast<size_t>(node.as<TransposeAttrs>().perm[axis]);
       const ValueId source = masked_factor(node.inputs[0], from, factor, fill);
-      return masked_[key] = emit(&node, node.op, node.attrs, {source}, own);
+      return masked_[key] = moved_behind(emit(&node, node.op, node.attrs, {source}, own), source);
     }
     if (node.op == Op::kReshape) {
       // Reshapes keep the order of factors with a size.
@@ -189,8 +197,10 @@ ValueId DimBinder::masked_factor(ValueId value, size_t axis, size_t factor, doub
       const SymbolicShape before = shape(node.inputs[0]);
       for (size_t a = 0; a < before.size(); ++a)
         for (size_t f = 0; f < before[a].size(); ++f)
-          if (before[a][f].symbol >= 0 && number-- == 0 && before[a][f] == own[axis][factor])
-            return masked_[key] = emit(&node, node.op, node.attrs, {masked_factor(node.inputs[0], a, f, fill)}, own);
+          if (before[a][f].symbol >= 0 && number-- == 0 && before[a][f] == own[axis][factor]) {
+            const ValueId source = masked_factor(node.inputs[0], a, f, fill);
+            return masked_[key] = moved_behind(emit(&node, node.op, node.attrs, {source}, own), source);
+          }
     }
   }
   const Node* of = producer == kNone ? nullptr : &out_.node(producer);
@@ -199,7 +209,8 @@ ValueId DimBinder::masked_factor(ValueId value, size_t axis, size_t factor, doub
   const ValueId other = out_.add_constant("fill", out_.value(value).dtype, {},
                                           make_constant_from_doubles(out_.value(value).dtype, std::span(&fill, 1)));
   set_shape(other, {});
-  return masked_[key] = emit(of == nullptr ? nullptr : &copy, Op::kWhere, NoAttrs{}, {mask, value, other}, own);
+  return masked_[key] = moved_behind(
+             emit(of == nullptr ? nullptr : &copy, Op::kWhere, NoAttrs{}, {mask, value, other}, own), value);
 }
 
 ValueId DimBinder::masked(ValueId value, size_t axis, double fill) {
@@ -387,8 +398,9 @@ Result<void> DimBinder::check_result(const Node& node) const {
   return {};
 }
 
-// What depends on the sizes only comes first: a group takes an operator whose other operands are there before it.
-void DimBinder::order_sizes_first() {
+// A group takes an operator whose other operands are there before it. So what depends on the sizes only comes first,
+// and a masked value behind the value itself.
+void DimBinder::order_nodes() {
   std::vector<char> early(out_.values.size(), 0);
   for (const Value& value : out_.values) early[static_cast<size_t>(value.id)] = value.is_constant();
   for (ValueId id : sizes_) early[static_cast<size_t>(id)] = 1;
@@ -397,8 +409,10 @@ void DimBinder::order_sizes_first() {
     early[static_cast<size_t>(node.output)] =
         std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId i) { return early[static_cast<size_t>(i)]; });
   }
-  std::stable_partition(out_.order.begin(), out_.order.end(),
-                        [&](NodeId id) { return early[static_cast<size_t>(out_.node(id).output)]; });
+  auto place = [&](NodeId id) {
+    return early[static_cast<size_t>(out_.node(id).output)] ? -1 : places_[static_cast<size_t>(id)];
+  };
+  std::stable_sort(out_.order.begin(), out_.order.end(), [&](NodeId a, NodeId b) { return place(a) < place(b); });
 }
 
 Result<BoundGraph> DimBinder::run() {
@@ -415,6 +429,7 @@ Result<BoundGraph> DimBinder::run() {
   };
   for (NodeId id : in_.order) {
     const Node& node = in_.node(id);
+    ++now_;
     for (ValueId input : node.inputs)
       if (auto taken = take(input); !taken) return cannot(node, taken.error().message);
     TCC_TRY(to_[static_cast<size_t>(node.output)], bind(node));
@@ -438,7 +453,7 @@ Result<BoundGraph> DimBinder::run() {
     result.appends_to.back() = static_cast<int32_t>(input - in_.inputs.begin());
     result.append_axis.back() = static_cast<int32_t>(concat.as<AxisAttrs>().axis);
   }
-  order_sizes_first();
+  order_nodes();
   result.graph = std::move(out_);
   return result;
 }

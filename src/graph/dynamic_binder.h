@@ -29,7 +29,7 @@ class DimBinder {
   Result<bool> is_prefix(const Value& value, const SymbolicShape& shape) const;
   Result<void> take_affine_constant(const Value& value);
   Result<void> check_result(const Node& node) const;
-  void order_sizes_first();
+  void order_nodes();
   // --- rules (dynamic_rules.cpp): the new value of a node's result ---
   Result<ValueId> bind(const Node& node);
   Result<ValueId> plain(const Node& node, SymbolicShape shape);
@@ -61,6 +61,8 @@ class DimBinder {
   std::vector<int64_t> at_probes(const Node& node, Get get) const;
 
   ValueId emit(const Node* of, Op op, Attributes attrs, std::vector<ValueId> inputs, SymbolicShape shape);
+  // `value`, whose node then comes right behind that of `source`, the only one of its inputs that is not early.
+  ValueId moved_behind(ValueId value, ValueId source);
   ValueId constant(DType dtype, Shape shape, std::vector<double> values);
   ValueId limit_of(const Factor& factor);       // its actual extent, an i64 scalar
   ValueId extent_of(const SymbolicAxis& axis);  // likewise
@@ -90,6 +92,8 @@ class DimBinder {
   Graph out_;
   std::vector<ValueId> to_;                    // by value of in_
   std::vector<SymbolicShape> shapes_;          // by value of out_
+  std::vector<int64_t> places_;                // in the order, by node of out_
+  int64_t now_ = 0;                            // the place of the node that is bound
   std::vector<ValueId> sizes_;                 // the inputs with the actual sizes
   std::set<std::pair<ValueId, size_t>> zero_;  // values that are 0 where the coordinate of the axis does not count
   std::map<std::tuple<int32_t, int64_t, int64_t>, ValueId> limits_;

@@ -67,6 +67,11 @@ class ProductFlattener {
     const Shape& own = shape(id);
     if (own == full) return matrix;
     if (own.empty()) return own;
+    // One number for each row.
+    Shape rows(full.size() - std::min(full.size(), own.size()), 1);
+    rows.insert(rows.end(), own.begin(), own.end());
+    if (rows.size() == full.size() && rows.back() == 1 && std::equal(rows.begin(), rows.end() - 1, full.begin()))
+      return Shape{matrix[0], 1};
     for (size_t i = 0; i + 1 < own.size(); ++i) {
       if (own[i] != 1) return std::nullopt;
     }

@@ -2,7 +2,7 @@
 #include "tcc/driver/dynamic.h"
 
 #include <catch2/catch.hpp>
-#include <fstream>
+#include <set>
 
 #include "tcc/driver/library.h"
 #include "tcc/onnx/writer.h"
@@ -74,11 +74,10 @@ std::string cache_model() {
   onnx::ModelWriter w("cache", 13);
   w.input("x", {1, 1, 4});
   w.input("past", {1, 1, 4}, {"", "past", ""});
-  w.initializer("table", {{32, 4}, numbers(128, 4)});
   w.initializer("one", {{1}, Ints{1}});
   w.node("Shape", {"past"}, {"shape"});
   w.node("Gather", {"shape", "one"}, {"length"});
-  w.node("Gather", {"table", "length"}, {"position"});
+  w.node("Cast", {"length"}, {"position"}, {{"to", int64_t{1}}});
   w.node("Add", {"x", "position"}, {"token"});
   w.node("Concat", {"past", "token"}, {"present"}, {{"axis", int64_t{1}}});
   w.node("Transpose", {"present"}, {"keys"}, {{"perm", Ints{0, 2, 1}}});
@@ -192,14 +191,39 @@ TEST_CASE("an attention over several sentences is exact at every size") {
   CHECK(whole->further.size() >= 4);
 }
 
-TEST_CASE("a batch of images is exact at every size, and weights are stored once") {
+TEST_CASE("a batch of images is exact at every size") {
   const Built built = build(convolution_model(), "convolution", {{"n", 1, 5, {1, 2}}});
   std::vector<std::map<std::string, int64_t>> all;
   for (int64_t n = 1; n <= 5; ++n) all.push_back({{"n", n}});
   check_sizes(built, all);
-  const Built fixed = build(convolution_model(), "convolution", {}, {{"n", 5}});
-  // The weights of a convolution may have another layout for each bucket; the constants themselves are there once.
-  CHECK(built.report.weights_bytes <= fixed.report.weights_bytes + 64);
+}
+
+TEST_CASE("the buckets of a program share constants, tasks and the workspace") {
+  const auto program_of = [](std::vector<graph::DimRange> ranges) {
+    ModelSource source;
+    source.model = "zoo:mlp";
+    source.zoo.batch = 6;
+    source.ranges = std::move(ranges);
+    auto model = load_model(source);
+    REQUIRE(model.has_value());
+    auto program = make_program(*model);
+    if (!program) FAIL(program.error().message);
+    return std::move(*program);
+  };
+  const Program fixed = program_of({}), ranged = program_of({{"batch", 1, 6, {2, 4}}});
+  const auto constants = [](const Program& program) {
+    std::set<graph::ValueId> all;
+    for (const graph::FusionGroup& group : program.groups) all.insert(group.constants.begin(), group.constants.end());
+    return all.size();
+  };
+  CHECK(constants(ranged) == constants(fixed));
+  CHECK(ranged.groups.size() == 3 * fixed.groups.size());
+  CHECK(ranged.flops == fixed.flops);
+  CHECK(graph::plan_memory(ranged.graph, ranged.groups).workspace_bytes ==
+        graph::plan_memory(fixed.graph, fixed.groups).workspace_bytes);
+  REQUIRE(ranged.dynamic.has_value());
+  CHECK(ranged.dynamic->buckets.size() == 3);
+  CHECK(ranged.dynamic->buckets[2].bounds == Ints{6});
 }
 
 TEST_CASE("a cache of keys is exact at every length, appended in place too") {
