@@ -385,7 +385,7 @@ tl::unexpected<Error> DimBinder::cannot(const Node& node, const std::string& why
                     "give the dimension one size, as in --dim NAME=8");
 }
 
-// What was inferred is what the importer computed for the sizes of the probes.
+// The importer computed the same shapes for the sizes of the probes.
 Result<void> DimBinder::check_result(const Node& node) const {
   const SymbolicShape& own = shape(to_[static_cast<size_t>(node.output)]);
   for (const Probe& probe : probes_) {

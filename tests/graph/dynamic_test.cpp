@@ -1,4 +1,4 @@
-// Graphs made exact for smaller sizes equal the graphs of those sizes. What lies beyond the actual extents is NaN, or a
+// Graphs made exact for smaller sizes equal the graphs of those sizes. Elements beyond the actual extents are NaN, or a
 // wrong integer: nothing of it reaches an element that counts.
 #include "tcc/graph/dynamic.h"
 

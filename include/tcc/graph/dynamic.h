@@ -61,7 +61,7 @@ struct BoundGraph {
 
 // Makes `graph`, imported at the sizes `bounds` (>= 2 each), exact for all smaller ones. The probes say which numbers
 // of the graph depend on which size: at least two for each dimension in which only its size differs. Extents must be
-// affine in one size, or products of such. Errors (input): a node for which that is not possible, by name.
+// affine in one size, or products of these. Errors (input): a node for which that is not possible, by name.
 Result<BoundGraph> bind_dims(const Graph& graph, std::span<const std::string> names, std::span<const int64_t> bounds,
                              std::span<const Probe> probes);
 
