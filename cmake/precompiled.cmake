@@ -3,6 +3,15 @@
 # the presets without precompiled headers (dev, asan, tsan, lto, portable) show where one does not.
 option(TCC_PRECOMPILED "Parse the headers of libraries once" OFF)
 
+# Several sources of these targets are compiled as one: headers are parsed and templates instantiated once for all of them.
+# Names in their anonymous namespaces are unique in a target. Sources with options of their own stay alone. The presets for
+# development compile each source alone, so that a change compiles one.
+option(TCC_UNITY "Compile several sources as one" OFF)
+set(TCC_UNITY_SOURCES 8)
+set(TCC_UNITY_TARGETS
+  tcc_onnx tcc_task tcc_schedule tcc_lower tcc_codegen tcc_record tcc_search tcc_driver tcc_cli
+  test_codegen test_cost test_data test_driver test_schedule test_space test_cli)
+
 set(TCC_PRECOMPILED_HEADERS
   <algorithm> <array> <atomic> <bit> <chrono> <cmath> <cstdint> <cstdio> <cstdlib> <cstring> <filesystem> <functional> <limits>
   <map> <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <tuple> <unordered_map> <unordered_set>
@@ -15,6 +24,10 @@ set(TCC_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
 # and the same optimization.
 # tcc_precompile(<target> <rooms|programs|tests>)
 function(tcc_precompile target kind)
+  if(TCC_UNITY AND target IN_LIST TCC_UNITY_TARGETS)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TCC_UNITY_SOURCES})
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)  # which takes an included source for a header
+  endif()
   if(NOT TCC_PRECOMPILED)
     return()
   endif()

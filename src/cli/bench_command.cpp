@@ -15,7 +15,7 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments {
+struct BenchArguments {
   Common common;
   LibraryArguments library;
   double seconds = 2;
@@ -26,7 +26,7 @@ struct Arguments {
   std::string cupti;
 };
 
-void declare(Options& options, Arguments& a) {
+void declare(Options& options, BenchArguments& a) {
   options.flag("--per-kernel", a.per_kernel, "Also time each kernel inside the model");
   options.option("--schedule", a.schedule, "Time one task of a model (--task) with this trace, text or JSON")
       .value("FILE");
@@ -89,7 +89,7 @@ std::string comparison_text(const driver::Comparison& c, const std::string& same
                      percent_text(c.high));
 }
 
-Result<int> print_comparison(const Arguments& a, const driver::Comparison& c, const std::string& same) {
+Result<int> print_comparison(const BenchArguments& a, const driver::Comparison& c, const std::string& same) {
   TCC_TRY(const double limit, parse_limit(a.fail_above));
   const bool fails = limit > 0 && c.differs && c.low > 1 + limit;
   if (a.common.json) {
@@ -107,7 +107,7 @@ Result<int> print_comparison(const Arguments& a, const driver::Comparison& c, co
                     "`tcc bench B --per-kernel` shows where the time goes");
 }
 
-Result<int> compare(const Arguments& a) {
+Result<int> compare(const BenchArguments& a) {
   if (a.compare.size() != 2)
     return make_error(ErrorClass::kUsage, "--compare takes two files", "tcc bench --compare before.json after.json");
   TCC_TRY(std::vector<double> before, read_samples(a.compare[0]));
@@ -115,7 +115,7 @@ Result<int> compare(const Arguments& a) {
   return print_comparison(a, driver::compare_times(before, after), "runs of one library");
 }
 
-Result<int> compare_libraries(const Arguments& a) {
+Result<int> compare_libraries(const BenchArguments& a) {
   const std::string& first = a.library.model.model;
   for (const std::string& name : {first, a.other}) {
     if (!driver::is_library(name))
@@ -136,7 +136,7 @@ Result<int> compare_libraries(const Arguments& a) {
 }
 
 // One task of the model with this schedule; `name` of the schedule is for messages.
-Result<int> time_schedule(const Arguments& a, const std::string& trace, const std::string& name,
+Result<int> time_schedule(const BenchArguments& a, const std::string& trace, const std::string& name,
                           const std::string& task) {
   TCC_TRY(target::Target target, open_target(a.library.target));
   TCC_TRY(driver::Model model, open_model(a.library.model));
@@ -159,7 +159,7 @@ Result<int> time_schedule(const Arguments& a, const std::string& trace, const st
   return make_error(ErrorClass::kInput, fmt::format("{}: the schedule is {}: {}", t.workload, t.status, t.failure));
 }
 
-Result<int> bench_schedule(const Arguments& a) {
+Result<int> bench_schedule(const BenchArguments& a) {
   if (a.task.empty())
     return make_error(ErrorClass::kUsage, "--schedule times one task, and --task is missing",
                       "add --task K; `tcc show MODEL` lists the tasks");
@@ -167,7 +167,7 @@ Result<int> bench_schedule(const Arguments& a) {
   return time_schedule(a, trace, sanitize(a.schedule), a.task);
 }
 
-Result<int> bench_record(const Arguments& a) {
+Result<int> bench_record(const BenchArguments& a) {
   for (const auto& [given, name] : {std::pair(!a.schedule.empty(), "--schedule"), std::pair(!a.task.empty(), "--task")})
     if (given)
       return make_error(ErrorClass::kUsage, fmt::format("--record names a task and a schedule, and so does {}", name),
@@ -179,7 +179,7 @@ Result<int> bench_record(const Arguments& a) {
   return time_schedule(a, r.trace.empty() ? "# the plain loops" : r.trace, fmt::format("record {}", id),
                        record::hash_text(r.task));
 }
-Result<int> bench(const Arguments& a) {
+Result<int> bench(const BenchArguments& a) {
   TCC_TRY_VOID(parse_limit(a.fail_above));
   if (!a.compare.empty()) return compare(a);
   if (!a.other.empty()) return compare_libraries(a);

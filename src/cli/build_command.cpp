@@ -22,14 +22,14 @@ namespace {
 
 constexpr std::string_view kAllPasses = "all";  // of --dump-after
 
-struct Arguments : TaskArguments {
+struct BuildArguments : TaskArguments {
   Common common;
   std::string output, id, emit, dump_after, linker, cost_model;
   std::string space = std::string(space::kDefaultSpace), effort = "0";
   bool require_tuned = false, allow_jit = false;
 };
 
-void declare(Options& options, Arguments& a) {
+void declare(Options& options, BuildArguments& a) {
   options.section("Library");
   options.option("-o,--output", a.output, "Folder for the library and its companions").required().value("DIR").usual();
   options.option("--id", a.id, "Name of the library [from the model's name]");
@@ -136,7 +136,7 @@ std::string link_command(const std::string& folder, const std::string& id) {
                      quoted(folder + "/example"), quoted(folder), quoted(folder), id);
 }
 
-void print_report(const Arguments& a, const driver::BuildReport& report) {
+void print_report(const BuildArguments& a, const driver::BuildReport& report) {
   if (a.common.json) return void(print_json(report_json(report)));
   std::string text = fmt::format("{}  {} ({} of weights), workspace {}\n", report.package.library,
                                  format_bytes(static_cast<double>(report.package.library_bytes)),
@@ -147,7 +147,7 @@ void print_report(const Arguments& a, const driver::BuildReport& report) {
 }
 
 // Says how many schedules no device has confirmed.
-void remark_on_predictions(const Arguments& a, const driver::BuildReport& report) {
+void remark_on_predictions(const BuildArguments& a, const driver::BuildReport& report) {
   int64_t predicted = 0;
   for (const driver::KernelChoice& k : report.kernels)
     predicted += k.tuned && k.origin == package::Origin::kPredicted ? 1 : 0;
@@ -159,7 +159,7 @@ void remark_on_predictions(const Arguments& a, const driver::BuildReport& report
 }
 
 // Writes each kernel, as it is after one pass of its lowering or at every stage, beside the library.
-Result<void> dump_kernels(const Arguments& a, const driver::Model& model, const driver::BuildOptions& options) {
+Result<void> dump_kernels(const BuildArguments& a, const driver::Model& model, const driver::BuildOptions& options) {
   for (const target::Target& target : options.targets) {
     TCC_TRY(const driver::Program program, driver::make_program(model, target));
     for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
@@ -182,7 +182,7 @@ Result<void> dump_kernels(const Arguments& a, const driver::Model& model, const 
 }
 
 // Measures programs of the tasks that have no record, as the effort says. False: the user stopped it.
-Result<bool> measure_missing(const Arguments& a, driver::Effort effort, const driver::Model& model,
+Result<bool> measure_missing(const BuildArguments& a, driver::Effort effort, const driver::Model& model,
                              const driver::BuildOptions& options) {
   TCC_TRY(const std::string db, store_path(a.records.db));
   TCC_TRY(auto store, record::Store::open(db));
@@ -212,7 +212,7 @@ Result<bool> measure_missing(const Arguments& a, driver::Effort effort, const dr
   return true;
 }
 
-Result<int> build(const Arguments& a) {
+Result<int> build(const BuildArguments& a) {
   driver::BuildOptions options;
   TCC_TRY(const driver::Effort effort, driver::parse_effort(a.effort));
   TCC_TRY(options.targets, open_targets(a.target));

@@ -21,9 +21,9 @@
 namespace tcc::cli {
 namespace {
 
-const std::vector<std::string> kActions = {"collect", "stats", "split", "export", "import", "merge", "pack"};
+const std::vector<std::string> kDatasetActions = {"collect", "stats", "split", "export", "import", "merge", "pack"};
 
-struct Arguments {
+struct DatasetArguments {
   Common common;
   ModelArguments model;
   TargetArguments target;
@@ -36,8 +36,10 @@ struct Arguments {
   uint64_t seed = 1;
 };
 
-void declare(Options& options, Arguments& a) {
-  options.option("ACTION", a.action, "collect, stats, split, export, import, merge or pack").words(kActions).required();
+void declare(Options& options, DatasetArguments& a) {
+  options.option("ACTION", a.action, "collect, stats, split, export, import, merge or pack")
+      .words(kDatasetActions)
+      .required();
   options.list("FILES", a.files, "Pools; for collect, ONNX files or zoo:NAME; for import, exported text");
   options.option("-o,--output", a.output, "The file to write; collect, import and merge add to it").value("FILE");
   options.section("Collect");
@@ -71,7 +73,7 @@ void declare(Options& options, Arguments& a) {
   add_zoo(options, a.model);
 }
 
-Result<void> need(const Arguments& a, const std::string& file, const char* flag, const char* what, bool fresh) {
+Result<void> need(const DatasetArguments& a, const std::string& file, const char* flag, const char* what, bool fresh) {
   if (file.empty())
     return make_error(ErrorClass::kUsage, fmt::format("tcc dataset {} needs {} FILE: {}", a.action, flag, what),
                       fmt::format("tcc dataset {} ... {} a.pool", a.action, flag));
@@ -81,7 +83,7 @@ Result<void> need(const Arguments& a, const std::string& file, const char* flag,
                       "name another file, or remove this one");
   return {};
 }
-Result<void> need_files(const Arguments& a, const char* what) {
+Result<void> need_files(const DatasetArguments& a, const char* what) {
   if (!a.files.empty()) return {};
   return make_error(ErrorClass::kUsage, fmt::format("tcc dataset {} needs FILES: {}", a.action, what),
                     "`tcc dataset --help` shows examples");
@@ -97,7 +99,7 @@ Result<data::Pool> read_pools(const std::vector<std::string>& files) {
   }
   return all;
 }
-Result<data::Pool> read_all(const Arguments& a) {
+Result<data::Pool> read_all(const DatasetArguments& a) {
   TCC_TRY_VOID(need_files(a, "pools"));
   return read_pools(a.files);
 }
@@ -108,7 +110,7 @@ Result<std::vector<task::Task>> tasks_of(const ModelArguments& arguments, const 
   return std::move(program.tasks.tasks);
 }
 
-Result<std::vector<task::Task>> collected_tasks(const Arguments& a, const target::Target& target) {
+Result<std::vector<task::Task>> collected_tasks(const DatasetArguments& a, const target::Target& target) {
   TCC_TRY_VOID(need_files(a, "the models whose tasks are measured"));
   std::vector<std::string> names = a.files;
   names.insert(names.end(), a.without.begin(), a.without.end());
@@ -150,7 +152,7 @@ Result<std::vector<task::Task>> collected_tasks(const Arguments& a, const target
 }
 
 // The programs of the pools that --programs names, of the tasks that the other options leave.
-Result<data::Pool> given_programs(const Arguments& a) {
+Result<data::Pool> given_programs(const DatasetArguments& a) {
   if (!a.files.empty() || !a.without.empty() || a.heaviest > 0)
     return make_error(ErrorClass::kUsage, "--programs: expected no model, no --without and no --heaviest beside it",
                       "choose tasks by --tasks or --max-gflop, or collect from models without --programs");
@@ -169,7 +171,7 @@ Result<data::Pool> given_programs(const Arguments& a) {
   return pool;
 }
 
-Result<driver::CollectRequest> collect_request(const Arguments& a) {
+Result<driver::CollectRequest> collect_request(const DatasetArguments& a) {
   driver::CollectRequest request;
   TCC_TRY(request.target, open_target(a.target));
   if (a.simulate > 0) {
@@ -203,7 +205,7 @@ Result<driver::CollectRequest> collect_request(const Arguments& a) {
   return request;
 }
 
-Result<int> report_collected(const Arguments& a, const driver::CollectReport& report, const data::Pool& pool) {
+Result<int> report_collected(const DatasetArguments& a, const driver::CollectReport& report, const data::Pool& pool) {
   for (const std::string& note : report.notes) remark(a.common.quiet, "note: " + note);
   if (report.rejected > 0)
     remark(a.common.quiet, fmt::format("{} rejected: the target has no such program, or not enough of what it needs",
@@ -222,7 +224,7 @@ Result<int> report_collected(const Arguments& a, const driver::CollectReport& re
   return kStopped;
 }
 
-Result<int> collect(const Arguments& a) {
+Result<int> collect(const DatasetArguments& a) {
   TCC_TRY_VOID(need(a, a.output, "-o", "the pool that grows", false));
   TCC_TRY(const driver::CollectRequest request, collect_request(a));
   std::vector<task::Task> tasks;
@@ -247,7 +249,7 @@ Result<int> collect(const Arguments& a) {
   return report_collected(a, report, pool->pool());
 }
 
-Result<int> stats(const Arguments& a) {
+Result<int> stats(const DatasetArguments& a) {
   TCC_TRY(const data::Pool pool, read_all(a));
   Json json = {{"programs", pool.entries()}, {"groups", Json::array()}};
   std::vector<std::vector<std::string>> rows = {
@@ -276,7 +278,7 @@ Result<int> stats(const Arguments& a) {
                format_table(std::move(rows), 5));
 }
 
-Result<int> split(const Arguments& a) {
+Result<int> split(const DatasetArguments& a) {
   TCC_TRY_VOID(need(a, a.output, "-o", "the pool of the tasks to train on", true));
   TCC_TRY_VOID(need(a, a.held_out, "--held-out", "the pool of the other tasks", true));
   if (!(a.share > 0 && a.share < 1))
@@ -292,7 +294,7 @@ Result<int> split(const Arguments& a) {
   return kOk;
 }
 
-Result<int> add_to(const Arguments& a, const data::Pool& from) {
+Result<int> add_to(const DatasetArguments& a, const data::Pool& from) {
   TCC_TRY(const auto pool, data::PoolWriter::open(a.output));
   int64_t added = 0;
   for (const data::Group& g : from.groups) {
@@ -304,7 +306,7 @@ Result<int> add_to(const Arguments& a, const data::Pool& from) {
   return kOk;
 }
 
-Result<int> dataset(const Arguments& a) {
+Result<int> dataset(const DatasetArguments& a) {
   if (a.action == "collect") return collect(a);
   if (a.action == "stats") return stats(a);
   if (a.action == "split") return split(a);
@@ -339,7 +341,7 @@ Result<int> dataset(const Arguments& a) {
     }
     return add_to(a, all);
   }
-  const std::string near = suggest(a.action, kActions);
+  const std::string near = suggest(a.action, kDatasetActions);
   return make_error(ErrorClass::kUsage,
                     fmt::format("tcc dataset: expected collect, stats, split, export, import, merge or pack, not '{}'",
                                 sanitize(a.action)),

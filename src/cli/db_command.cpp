@@ -16,9 +16,9 @@ namespace {
 
 using record::Store;
 
-const std::vector<std::string> kActions = {"stats", "show", "merge", "prune", "export", "import"};
+const std::vector<std::string> kDbActions = {"stats", "show", "merge", "prune", "export", "import"};
 
-struct Arguments {
+struct DbArguments {
   Common common;
   RecordArguments records;
   std::string action, output;
@@ -26,8 +26,8 @@ struct Arguments {
   int64_t keep = 16;
 };
 
-void declare(Options& options, Arguments& a) {
-  options.option("ACTION", a.action, "stats, show, merge, prune, export or import").words(kActions).required();
+void declare(Options& options, DbArguments& a) {
+  options.option("ACTION", a.action, "stats, show, merge, prune, export or import").words(kDbActions).required();
   options.list("FILES", a.files,
                "The records [those of --db]; for import, the text; for show, the number of a record of --db");
   options.option("-o,--output", a.output, "The file to write").value("FILE");
@@ -49,7 +49,7 @@ std::string day(int64_t unix_time) {
 }
 
 // The records to read: those named, or those of --db.
-Result<std::vector<std::string>> sources(const Arguments& a) {
+Result<std::vector<std::string>> sources(const DbArguments& a) {
   std::vector<std::string> files = a.files;
   if (files.empty()) {
     TCC_TRY(std::string path, store_path(a.records.db));
@@ -64,7 +64,7 @@ Result<std::vector<std::string>> sources(const Arguments& a) {
 }
 
 // A record by its number: all that is stored of it, and its schedule as `tcc bench --schedule` takes it.
-Result<int> show(const Arguments& a) {
+Result<int> show_record(const DbArguments& a) {
   TCC_TRY(const int64_t id, parse_record("tcc db show", a.files.size() == 1 ? a.files[0] : ""));
   TCC_TRY(const std::string path, store_path(a.records.db));
   TCC_TRY(auto store, Store::open(path, Store::Mode::kReadOnly));
@@ -95,7 +95,7 @@ Result<int> show(const Arguments& a) {
   return print_exact(schedule.empty() ? "# none: the plain loops\n" : schedule);
 }
 
-Result<void> need_output(const Arguments& a, bool fresh) {
+Result<void> need_output(const DbArguments& a, bool fresh) {
   if (a.output.empty())
     return make_error(ErrorClass::kUsage, fmt::format("tcc db {} needs -o FILE: the file to write", a.action),
                       fmt::format("tcc db {} -o all.db", a.action));
@@ -106,7 +106,7 @@ Result<void> need_output(const Arguments& a, bool fresh) {
   return {};
 }
 
-Result<int> merge(const Arguments& a) {
+Result<int> merge(const DbArguments& a) {
   TCC_TRY_VOID(need_output(a, false));
   TCC_TRY(std::vector<std::string> files, sources(a));
   TCC_TRY(auto to, Store::open(a.output));
@@ -121,7 +121,7 @@ Result<int> merge(const Arguments& a) {
   return kOk;
 }
 
-Result<int> prune(const Arguments& a) {
+Result<int> prune(const DbArguments& a) {
   TCC_TRY_VOID(need_output(a, true));
   TCC_TRY(std::vector<std::string> files, sources(a));
   if (files.size() != 1)
@@ -135,7 +135,7 @@ Result<int> prune(const Arguments& a) {
   return kOk;
 }
 
-Result<int> export_text(const Arguments& a) {
+Result<int> export_text(const DbArguments& a) {
   TCC_TRY(std::vector<std::string> files, sources(a));
   std::string text;
   for (const std::string& file : files) {
@@ -148,7 +148,7 @@ Result<int> export_text(const Arguments& a) {
   return kOk;
 }
 
-Result<int> import_text(const Arguments& a) {
+Result<int> import_text(const DbArguments& a) {
   if (a.files.empty())
     return make_error(ErrorClass::kUsage, "tcc db import needs FILES: the text of records",
                       "`tcc db export -o records.jsonl` writes it");
@@ -165,7 +165,7 @@ Result<int> import_text(const Arguments& a) {
   return kOk;
 }
 
-Result<int> db(const Arguments& a) {
+Result<int> db(const DbArguments& a) {
   if (a.action == "stats") {
     TCC_TRY(std::vector<std::string> files, sources(a));
     if (a.common.json) {
@@ -179,12 +179,12 @@ Result<int> db(const Arguments& a) {
     for (const std::string& file : files) TCC_TRY_VOID(print_store(a.common, file));
     return kOk;
   }
-  if (a.action == "show") return show(a);
+  if (a.action == "show") return show_record(a);
   if (a.action == "merge") return merge(a);
   if (a.action == "prune") return prune(a);
   if (a.action == "export") return export_text(a);
   if (a.action == "import") return import_text(a);
-  const std::string near = suggest(a.action, kActions);
+  const std::string near = suggest(a.action, kDbActions);
   return make_error(
       ErrorClass::kUsage,
       fmt::format("tcc db: expected stats, show, merge, prune, export or import, not '{}'", sanitize(a.action)),

@@ -15,13 +15,13 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments {
+struct DoctorArguments {
   Common common;
   RecordArguments records;
   TargetArguments target;  // the CUDA driver
 };
 
-void declare(Options& options, Arguments& a) {
+void declare(Options& options, DoctorArguments& a) {
   add_cuda_driver(options, a.target);
   add_db(options, a.records);
 }
@@ -106,7 +106,7 @@ Check check_gpu(const TargetArguments& target) {
   return {"gpu", State::kNote, driver::describe_cuda(), sanitize(gpu.error().hint, 300)};
 }
 
-Result<int> doctor(const Arguments& a) {
+Result<int> doctor(const DoctorArguments& a) {
   const std::vector<Check> checks = {check_load(), check_compiler(), check_records(a.records), check_cache(),
                                      check_gpu(a.target)};
   nlohmann::ordered_json json = nlohmann::ordered_json::array();

@@ -16,12 +16,12 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments : TaskArguments {
+struct ExplainArguments : TaskArguments {
   Common common;
   std::string task;
 };
 
-void declare(Options& options, Arguments& a) {
+void declare(Options& options, ExplainArguments& a) {
   options.option("--task", a.task, "Number or key of the task; see `tcc show`").value("K").required().usual();
   add_tasks(options, a);
 }
@@ -197,7 +197,7 @@ std::string records_text(const driver::Explanation& e) {
   return text;
 }
 
-Result<int> explain(const Arguments& a) {
+Result<int> explain(const ExplainArguments& a) {
   TCC_TRY(const OpenTasks open, open_tasks(a));
   std::optional<driver::MachineFacts> facts;
   if (backend::backend_of(open.target).runs_on_host(open.target)) {

@@ -14,12 +14,12 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments {
+struct InspectArguments {
   Common common;
   ModelArguments model;
 };
 
-void declare(Options& options, Arguments& a) {
+void declare(Options& options, InspectArguments& a) {
   add_model(options, a.model, "An ONNX file, zoo:NAME, a library built by tcc, or records (.db)");
 }
 
@@ -137,14 +137,14 @@ std::string library_text(const std::string& path, const Json& m) {
   return text + table.text();
 }
 
-Result<int> inspect_library(const Arguments& a) {
+Result<int> inspect_library(const InspectArguments& a) {
   TCC_TRY(std::string metadata, driver::library_metadata(a.model.model));
   const Json json = Json::parse(metadata, nullptr, false);
   if (a.common.json || !json.is_object()) return print_exact(metadata);
   return print(library_text(a.model.model, json));
 }
 
-Result<int> inspect(const Arguments& a) {
+Result<int> inspect(const InspectArguments& a) {
   if (a.model.model.ends_with(".db")) return print_store(a.common, a.model.model);
   if (driver::is_library(a.model.model)) return inspect_library(a);
   TCC_TRY(driver::Model model, open_model(a.model));

@@ -15,9 +15,9 @@
 namespace tcc::cli {
 namespace {
 
-const std::vector<std::string> kActions = {"train", "eval", "adapt", "distill", "info"};
+const std::vector<std::string> kModelActions = {"train", "eval", "adapt", "distill", "info"};
 
-struct Arguments {
+struct ModelCommandArguments {
   Common common;
   std::string action, output, curve, state;
   std::vector<std::string> files;
@@ -33,8 +33,8 @@ std::vector<std::string> network_names() {
   return names;
 }
 
-void declare(Options& options, Arguments& a) {
-  options.option("ACTION", a.action, "train, eval, adapt, distill or info").words(kActions).required();
+void declare(Options& options, ModelCommandArguments& a) {
+  options.option("ACTION", a.action, "train, eval, adapt, distill or info").words(kModelActions).required();
   options
       .list(
           "FILES", a.files,
@@ -140,7 +140,7 @@ driver::Judgement judge_prior(const data::Pool& pool, const driver::PoolFeatures
                        [&](const driver::PoolFeatures::Group& group) { return driver::score_group(*prior, group); });
 }
 
-Result<void> write_curve(const Arguments& a, const nn::TrainReport& report) {
+Result<void> write_curve(const ModelCommandArguments& a, const nn::TrainReport& report) {
   if (a.curve.empty()) return {};
   SvgCurve loss{"loss", {}}, validation{"validation", {}};
   for (const nn::EpochRecord& e : report.history) {
@@ -158,7 +158,7 @@ Result<cost::NetworkInputs> inputs_of(const nn::Checkpoint& stored, const cost::
                                     sanitize(name));
 }
 
-driver::TrainRequest request_of(const Arguments& a, ThreadPool& pool, const TrainingView& view) {
+driver::TrainRequest request_of(const ModelCommandArguments& a, ThreadPool& pool, const TrainingView& view) {
   driver::TrainRequest request;
   request.network = a.network, request.seed = a.seed, request.share = a.share, request.state = a.state;
   if (a.epochs > 0) request.epochs = a.epochs;
@@ -172,7 +172,7 @@ driver::TrainRequest request_of(const Arguments& a, ThreadPool& pool, const Trai
 }
 
 // The call that made a network, without what does not change it.
-std::string command_of(const Arguments& a) {
+std::string command_of(const ModelCommandArguments& a) {
   std::string text = fmt::format("tcc model {} {}", a.action, fmt::join(a.files, " "));
   const auto option = [&](bool given, const char* name, const auto& value) {
     if (given) text += fmt::format(" {} {}", name, value);
@@ -194,7 +194,7 @@ std::string metrics_text(const driver::Judgement& j) {
   return fmt::format("top-1 {:.4f}, top-5 {:.4f}, pairs in order {:.4f}", j.top1, j.top5, j.pairs);
 }
 
-Result<int> finish(const Arguments& a, const driver::TrainedNetwork& trained, const data::Pool& judged_on,
+Result<int> finish(const ModelCommandArguments& a, const driver::TrainedNetwork& trained, const data::Pool& judged_on,
                    ThreadPool& pool) {
   TCC_TRY_VOID(write_curve(a, trained.report));
   if (trained.report.end == nn::TrainEnd::kInterrupted) {
@@ -234,13 +234,13 @@ Result<int> finish(const Arguments& a, const driver::TrainedNetwork& trained, co
   return a.common.json ? print_json_line(json) : print(text);
 }
 
-Result<void> check_output(const Arguments& a) {
+Result<void> check_output(const ModelCommandArguments& a) {
   if (!a.output.empty()) return {};
   return make_error(ErrorClass::kUsage, fmt::format("tcc model {}: expected a file for the checkpoint", a.action),
                     "name it with -o FILE");
 }
 
-Result<int> train(const Arguments& a, ThreadPool& pool, const TrainingView& view) {
+Result<int> train(const ModelCommandArguments& a, ThreadPool& pool, const TrainingView& view) {
   TCC_TRY_VOID(check_output(a));
   TCC_TRY(data::Pool all, read_pools(a.files));
   data::Split split{std::move(all), {}};
@@ -253,7 +253,7 @@ Result<int> train(const Arguments& a, ThreadPool& pool, const TrainingView& view
 }
 
 // Goes on from a checkpoint: 10 epochs over all weights, as the released PaCM fine-tunes; by Adam, where that uses SGD.
-Result<int> adapt(const Arguments& a, ThreadPool& pool, const TrainingView& view) {
+Result<int> adapt(const ModelCommandArguments& a, ThreadPool& pool, const TrainingView& view) {
   constexpr int64_t kEpochs = 10;
   TCC_TRY_VOID(check_output(a));
   if (a.files.size() < 2)
@@ -268,7 +268,7 @@ Result<int> adapt(const Arguments& a, ThreadPool& pool, const TrainingView& view
   return finish(a, trained, {}, pool);
 }
 
-Result<int> distill(const Arguments& a, ThreadPool& pool, const TrainingView& view) {
+Result<int> distill(const ModelCommandArguments& a, ThreadPool& pool, const TrainingView& view) {
   TCC_TRY_VOID(check_output(a));
   std::vector<data::Pool> pools;
   for (const std::string& file : a.files) {
@@ -282,7 +282,7 @@ Result<int> distill(const Arguments& a, ThreadPool& pool, const TrainingView& vi
   return finish(a, trained, {}, pool);
 }
 
-Result<int> eval(const Arguments& a, ThreadPool& pool) {
+Result<int> eval(const ModelCommandArguments& a, ThreadPool& pool) {
   if (a.files.size() < 2)
     return make_error(ErrorClass::kUsage, "tcc model eval: expected a checkpoint and pools, found one file",
                       "write `tcc model eval CHECKPOINT POOL...`");
@@ -305,7 +305,7 @@ Result<int> eval(const Arguments& a, ThreadPool& pool) {
   return print(judgement_text(network, a.files[0], true) + judgement_text(prior, "the target's prior", false));
 }
 
-Result<int> info(const Arguments& a) {
+Result<int> info(const ModelCommandArguments& a) {
   Json all = Json::array();
   std::string text;
   for (const std::string& file : a.files) {
@@ -326,7 +326,7 @@ Result<int> info(const Arguments& a) {
   return a.common.json ? print_json(all) : print(text);
 }
 
-Result<int> run_model(const Arguments& a) {
+Result<int> run_model(const ModelCommandArguments& a) {
   if (!a.state.empty() && a.action != "train" && a.action != "adapt")
     return make_error(ErrorClass::kUsage,
                       fmt::format("--state: expected with train or adapt, found with {}", sanitize(a.action)),
@@ -340,7 +340,7 @@ Result<int> run_model(const Arguments& a) {
   if (a.action == "adapt") return adapt(a, pool, view);
   if (a.action == "distill") return distill(a, pool, view);
   return make_error(ErrorClass::kUsage, fmt::format("expected an action of tcc model, found '{}'", sanitize(a.action)),
-                    suggest(a.action, kActions));
+                    suggest(a.action, kModelActions));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments {
+struct OpsArguments {
   Common common;
   std::string name;
 };
@@ -17,13 +17,13 @@ std::string name_of(const onnx::OperatorInfo& op) {
   return op.domain.empty() ? op.op : op.domain + "." + op.op;
 }
 
-void declare(Options& options, Arguments& a) {
+void declare(Options& options, OpsArguments& a) {
   std::vector<std::string> names;
   for (const onnx::OperatorInfo& op : onnx::supported_operators()) names.push_back(name_of(op));
   options.option("NAME", a.name, "One operator").words(std::move(names));
 }
 
-Result<int> ops(const Arguments& a) {
+Result<int> ops(const OpsArguments& a) {
   std::vector<std::vector<std::string>> rows = {{"operator", "opsets"}};
   Json json = Json::array();
   std::vector<std::string> names;

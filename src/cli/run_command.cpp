@@ -10,7 +10,7 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments {
+struct RunArguments {
   Common common;
   LibraryArguments library;
   std::vector<std::string> inputs, saves;  // NAME=FILE
@@ -19,7 +19,7 @@ struct Arguments {
   uint64_t seed = 1;
 };
 
-void declare(Options& options, Arguments& a) {
+void declare(Options& options, RunArguments& a) {
   options.section("Data");
   options.list("--input", a.inputs, "An input's data, as NAME=FILE.npy or .pb; may be repeated").value("NAME=FILE");
   options.option("--inputs", a.inputs_npz, "Inputs by name from one file").value("FILE.npz");
@@ -30,7 +30,7 @@ void declare(Options& options, Arguments& a) {
   add_library(options, a.library);
 }
 
-Result<int> run_library(const Arguments& a) {
+Result<int> run_library(const RunArguments& a) {
   driver::RunOptions options;
   TCC_TRY(options.files, parse_files("--input", a.inputs));
   TCC_TRY(options.out_files, parse_files("--save", a.saves));

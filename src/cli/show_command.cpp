@@ -12,13 +12,13 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments : TaskArguments {
+struct ShowArguments : TaskArguments {
   Common common;
   std::string task, dump_after, features;
   bool trace_only = false, source_only = false;
 };
 
-void declare(Options& options, Arguments& a) {
+void declare(Options& options, ShowArguments& a) {
   options.option("--task", a.task, "One task by number or key: loop nest, best schedule, its program")
       .value("K")
       .usual();
@@ -70,7 +70,7 @@ const char* schedule_text(const driver::TaskDetails& details) {
 }
 
 // One line a column, because tables have more columns than rows; a column of zeros only is left out.
-Result<int> print_features(const Arguments& a, const driver::FeatureTable& table) {
+Result<int> print_features(const ShowArguments& a, const driver::FeatureTable& table) {
   if (a.common.json) return print_json(TCC_JSON(table, name, version, columns, rows));
   std::vector<std::vector<std::string>> lines = {{"column"}};
   for (size_t r = 0; r < table.rows.size(); ++r) lines[0].push_back(std::to_string(r));
@@ -88,7 +88,7 @@ Result<int> print_features(const Arguments& a, const driver::FeatureTable& table
   return print(format_table(std::move(lines)));
 }
 
-Result<int> show_one(const Arguments& a) {
+Result<int> show_one(const ShowArguments& a) {
   TCC_TRY(const OpenTasks open, open_tasks(a));
   const int64_t threads = threads_or_all(a.threads);
   if (!a.features.empty()) {
@@ -133,7 +133,7 @@ Result<int> show_one(const Arguments& a) {
   return print(text);
 }
 
-Result<int> show(const Arguments& a) {
+Result<int> show(const ShowArguments& a) {
   if (!a.task.empty()) return show_one(a);
   if (a.trace_only)
     return make_error(ErrorClass::kUsage, "--trace prints the schedule of one task, and --task is missing",

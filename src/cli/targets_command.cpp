@@ -14,14 +14,14 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments {
+struct TargetsArguments {
   Common common;
   std::string name;
   bool probe = false, refresh = false, calibrate = false;
   TargetArguments device;
 };
 
-void declare(Options& options, Arguments& a) {
+void declare(Options& options, TargetsArguments& a) {
   options.option("NAME", a.name, "One target in full").words(target::target_names());
   Option probe = options.flag("--probe", a.probe, "What this machine reaches: measured once and kept for later calls");
   options.flag("--refresh", a.refresh, "With --probe: measure again").needs(probe);
@@ -52,7 +52,7 @@ std::string minute(int64_t unix_seconds) {
   return text;
 }
 
-Result<int> print_probe(const Arguments& a) {
+Result<int> print_probe(const TargetsArguments& a) {
   TCC_TRY(driver::MachineFacts facts, driver::machine_facts({cache_folder(), a.refresh, {}}));
   for (const std::string& note : facts.notes) remark(a.common.quiet, "note: " + note);
   if (a.common.json) {
@@ -78,7 +78,7 @@ Result<int> print_probe(const Arguments& a) {
   return print(text);
 }
 
-Result<int> print_calibration(const Arguments& a) {
+Result<int> print_calibration(const TargetsArguments& a) {
   TCC_TRY(driver::Calibration found,
           driver::calibrate_gpu(a.name.empty() ? "cuda" : a.name, {cache_folder(), a.device.cuda_driver, {}}));
   if (a.common.json) {
@@ -96,7 +96,7 @@ Result<int> print_calibration(const Arguments& a) {
   return kOk;
 }
 
-Result<int> targets(const Arguments& a) {
+Result<int> targets(const TargetsArguments& a) {
   if (a.calibrate) return print_calibration(a);
   if (!a.name.empty()) {
     TCC_TRY(target::Target target, driver::find_target(a.name, gpu_sources(a.device)));

@@ -10,13 +10,13 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments {
+struct ZooArguments {
   Common common;
   ModelArguments model;  // shapes, weights and sizes; the model's name is below
   std::string name, output;
 };
 
-void declare(Options& options, Arguments& a) {
+void declare(Options& options, ZooArguments& a) {
   std::vector<std::string> names;
   for (const onnx::ZooEntry& entry : onnx::zoo_models()) names.push_back(entry.name);
   options.option("NAME", a.name, "The model; with --reseed-weights an ONNX file, too").words(std::move(names));
@@ -26,7 +26,7 @@ void declare(Options& options, Arguments& a) {
   add_zoo(options, a.model);
 }
 
-Result<int> zoo(const Arguments& a) {
+Result<int> zoo(const ZooArguments& a) {
   if (a.name.empty()) {
     std::vector<std::vector<std::string>> rows;
     Json json = Json::array();

@@ -15,14 +15,14 @@ constexpr int64_t kFlushBytes = int64_t{32} << 20;  // at least, to overwrite th
 constexpr int kModes = 4;
 
 // Device memory for all tensors of a model, inputs filled.
-struct Tensors {
+struct DeviceTensors {
   std::vector<runtime::CudaBuffer> buffers;
   std::vector<uint64_t> inputs, outputs;
 };
 
-Result<Tensors> make_tensors(runtime::CudaDevice& device, const package::LoadedModel& model,
-                             const std::vector<graph::Constant>& inputs) {
-  Tensors tensors;
+Result<DeviceTensors> make_tensors(runtime::CudaDevice& device, const package::LoadedModel& model,
+                                   const std::vector<graph::Constant>& inputs) {
+  DeviceTensors tensors;
   for (const graph::Constant& input : inputs) {
     TCC_TRY(runtime::CudaBuffer buffer, device.allocate(static_cast<int64_t>(input.bytes.size())));
     TCC_TRY_VOID(device.upload(buffer, input.bytes));
@@ -40,7 +40,8 @@ Result<Tensors> make_tensors(runtime::CudaDevice& device, const package::LoadedM
 // Runs of the whole model: back to back, on cold caches, and with waiting for each.
 class DeviceRuns {
  public:
-  DeviceRuns(runtime::CudaDevice& device, package::ModelContext& context, Tensors& tensors, const BenchOptions& options)
+  DeviceRuns(runtime::CudaDevice& device, package::ModelContext& context, DeviceTensors& tensors,
+             const BenchOptions& options)
       : device_(device), context_(context), tensors_(tensors), options_(options) {}
 
   Result<void> time(BenchReport& report) {
@@ -83,7 +84,7 @@ class DeviceRuns {
 
   runtime::CudaDevice& device_;
   package::ModelContext& context_;
-  Tensors& tensors_;
+  DeviceTensors& tensors_;
   const BenchOptions& options_;
   std::unique_ptr<runtime::CudaGraph> graph_;
   runtime::CudaBuffer flush_;
@@ -152,7 +153,7 @@ Result<void> bench_on_device(package::LoadedModel& model, const LibraryFacts& fa
   const tcc_context_info info = context->info();
   const std::string architecture = fmt::format("sm_{}", info.code_architecture);
   gpu.code = architecture + (info.jit != 0 ? " (PTX)" : "");
-  TCC_TRY(Tensors tensors, make_tensors(*device, model, inputs));
+  TCC_TRY(DeviceTensors tensors, make_tensors(*device, model, inputs));
   DeviceRuns runs(*device, *context, tensors, options);
   TCC_TRY_VOID(runs.time(report));
   for (KernelTime& k : report.kernels) k.alone = 0;  // a tuner's time is of another device, perhaps

@@ -219,16 +219,16 @@ void count_rejects(const task::Task& task, const target::Target& target, Explana
 
 // --- what the store knows of proposals and failures
 
-using Json = nlohmann::json;
+using PlainJson = nlohmann::json;
 
 std::string proposals_row(const std::string& key) {
   return "proposals " + key;
 }
 
-Result<Json> load_proposals(const std::string& key, const record::Database& store) {
+Result<PlainJson> load_proposals(const std::string& key, const record::Database& store) {
   TCC_TRY(std::optional<std::string> text, store.load_session(proposals_row(key)));
-  Json row = text ? Json::parse(*text, nullptr, false) : Json::object();
-  return row.is_object() ? row : Json::object();
+  PlainJson row = text ? PlainJson::parse(*text, nullptr, false) : PlainJson::object();
+  return row.is_object() ? row : PlainJson::object();
 }
 
 constexpr int64_t kMostTried = 6;
@@ -258,7 +258,7 @@ Result<void> read_tried(const task::Task& task, const search::Chosen& chosen, co
 
 // nest: of the chosen program. Decisions in a trace may differ for one program, because replay mends tiles.
 Result<void> read_recorded(const std::string& key, uint64_t nest, const record::Database& store, Explanation& out) {
-  TCC_TRY(Json row, load_proposals(key, store));
+  TCC_TRY(PlainJson row, load_proposals(key, store));
   try {
     out.recorded.proposed = row.value("proposed", int64_t{0});
     out.recorded.duplicate = row.value("duplicate", int64_t{0});
@@ -266,7 +266,7 @@ Result<void> read_recorded(const std::string& key, uint64_t nest, const record::
     if (row.contains("reasons") && row["reasons"].is_object())
       for (const auto& [reason, reject] : row["reasons"].items())
         out.recorded.rejects.push_back({reason, reject.value("count", int64_t{0}), reject.value("example", ""), ""});
-  } catch (const Json::exception&) {  // a value of another type: the row counts nothing
+  } catch (const PlainJson::exception&) {  // a value of another type: the row counts nothing
     out.recorded = {};
   }
   std::stable_sort(out.recorded.rejects.begin(), out.recorded.rejects.end(),
@@ -293,9 +293,9 @@ Result<void> read_recorded(const std::string& key, uint64_t nest, const record::
 
 Result<void> record_proposals(const std::string& key, const search::Counts& counts, record::Store& store) {
   if (counts.proposed == 0) return {};
-  TCC_TRY(Json row, load_proposals(key, store));
-  auto add = [](Json& to, const char* name, int64_t n) {
-    Json& value = to[name];
+  TCC_TRY(PlainJson row, load_proposals(key, store));
+  auto add = [](PlainJson& to, const char* name, int64_t n) {
+    PlainJson& value = to[name];
     value = (value.is_number_integer() ? value.get<int64_t>() : 0) + n;
   };
   if (row.contains("reasons") && !row["reasons"].is_object()) row.erase("reasons");
@@ -303,13 +303,13 @@ Result<void> record_proposals(const std::string& key, const search::Counts& coun
   add(row, "duplicate", counts.duplicate);
   add(row, "rejected", counts.rejected);
   for (const auto& [reason, count] : counts.rejected_by_reason) {
-    Json& reject = row["reasons"][reason];
-    if (!reject.is_object()) reject = Json::object();
+    PlainJson& reject = row["reasons"][reason];
+    if (!reject.is_object()) reject = PlainJson::object();
     add(reject, "count", count);
     if (auto it = counts.reject_examples.find(reason); it != counts.reject_examples.end())
       reject["example"] = it->second;
   }
-  return store.save_session(proposals_row(key), row.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return store.save_session(proposals_row(key), row.dump(-1, ' ', false, PlainJson::error_handler_t::replace));
 }
 
 namespace {

@@ -19,11 +19,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kVersion = 1;
-constexpr uint64_t kMaxBytes = 1 << 20;
+constexpr int64_t kFactsVersion = 1;
+constexpr uint64_t kMaxFactsBytes = 1 << 20;
 constexpr int kProbes = 3;              // at most, until one was undisturbed
 constexpr double kMostDisturbed = 0.2;  // share of a probe's samples; the rates are medians and maxima of five
-constexpr double kBeaten = 1.03;        // times the measured peak; less is the noise of both
+constexpr double kPeakBeaten = 1.03;    // times the measured peak; less is the noise of both
 
 void do_nothing(void* const*, int64_t, int64_t) {}
 
@@ -50,10 +50,11 @@ Result<void> measure_fork_join(MachineFacts& facts) {
 
 // `facts` with what the file says. Errors say what is wrong with the file.
 Result<MachineFacts> read_facts(MachineFacts facts, const target::Target& host) {
-  TCC_TRY(std::string text, read_file(facts.file, kMaxBytes));
+  TCC_TRY(std::string text, read_file(facts.file, kMaxFactsBytes));
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return input_error("it is damaged");
-  if (!json.contains("version") || json["version"] != kVersion) return input_error("another version of tcc wrote it");
+  if (!json.contains("version") || json["version"] != kFactsVersion)
+    return input_error("another version of tcc wrote it");
   if (!json.contains("machine") || json["machine"] != facts.machine) return input_error("it is of another machine");
   auto probe = target::probe_from_json(text);
   if (!probe) return input_error("{}", probe.error().message);
@@ -151,7 +152,7 @@ Result<MachineFacts> machine_facts(const MachineFactsOptions& options) {
 
 Result<MachineFacts> remeasure_if_beaten(MachineFacts facts, double rate, const MachineFactsOptions& options) {
   const double peak = facts.probe.fp32.all_cores;
-  if (rate <= kBeaten * std::max(peak, facts.beaten_by)) return facts;
+  if (rate <= kPeakBeaten * std::max(peak, facts.beaten_by)) return facts;
   facts.beaten_by = rate;
   facts.notes = {
       fmt::format("a program reached {:.0f} GFLOP/s where {:.0f} had been measured as this machine's peak; "
@@ -161,7 +162,7 @@ Result<MachineFacts> remeasure_if_beaten(MachineFacts facts, double rate, const 
 }
 
 std::string machine_facts_to_json(const MachineFacts& facts) {
-  Json json = {{"version", kVersion},
+  Json json = {{"version", kFactsVersion},
                {"machine", facts.machine},
                {"unix_seconds", facts.unix_seconds},
                {"beaten_by", facts.beaten_by},

@@ -25,7 +25,7 @@
 namespace tcc::driver {
 namespace {
 
-constexpr int64_t kFewTrials = 4;          // of a task, at effort 1
+constexpr int64_t kFewTrialsPerTask = 4;   // of a task, at effort 1
 constexpr int64_t kTrialsPerTask = 64;     // of a task, at effort 2, unless the user says otherwise
 constexpr double kMaxSeconds = 600;        // likewise
 constexpr int64_t kMaxFinalists = 12;      // predicted programs of a task that are compiled and stored
@@ -71,7 +71,7 @@ Result<void> check_tunable(const target::Target& target) {
 }
 
 void set_limits(search::TuneOptions& options, Effort effort, int64_t tasks) {
-  if (effort == Effort::kFew) options.trials_per_task = kFewTrials;
+  if (effort == Effort::kFew) options.trials_per_task = kFewTrialsPerTask;
   options.trials = tasks * (options.trials_per_task > 0 ? options.trials_per_task : kTrialsPerTask);
   options.seconds = kMaxSeconds;
 }

@@ -12,9 +12,9 @@ using namespace ir;
 
 namespace {
 
-class Padder {
+class TailPadder {
  public:
-  Padder(const Kernel& kernel, Arena& arena) : kernel_(kernel), b_(arena), ranges_(kernel) {
+  TailPadder(const Kernel& kernel, Arena& arena) : kernel_(kernel), b_(arena), ranges_(kernel) {
     visit(kernel.root, [&](Stmt s) {
       if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent);
       return true;
@@ -104,7 +104,7 @@ class Padder {
 Kernel pad_tails(const Kernel& kernel, const ArenaPtr& arena) {
   Kernel k = kernel;
   k.arena = arena;
-  k.root = Padder(kernel, *arena).stmt(kernel.root, nullptr);
+  k.root = TailPadder(kernel, *arena).stmt(kernel.root, nullptr);
   return k;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using namespace ir;
 
-constexpr int64_t kMaxStatements = 1024;
+constexpr int64_t kMaxPromotedStatements = 1024;
 
 int64_t constant_bytes(const Buffer& b) {
   int64_t n = type_bytes(b.type);
@@ -52,7 +52,7 @@ class Promoter {
     if (!possible_) return;
     std::set<Id> merged = unroll_;
     merged.insert(wanted_.begin(), wanted_.end());
-    if (statements(body, merged) <= kMaxStatements) unroll_ = std::move(merged);
+    if (statements(body, merged) <= kMaxPromotedStatements) unroll_ = std::move(merged);
   }
 
   void access(std::span<const Expr> indices, const Buffer& buffer) {
@@ -104,7 +104,7 @@ class Promoter {
   }
 
   // Stores after expansion of Unrolled and `extra` loops and of those that the emitter writes out where the result has
-  // at most `unroll_max` statements; at most a little above kMaxStatements.
+  // at most `unroll_max` statements; at most a little above kMaxPromotedStatements.
   int64_t statements(Stmt s, const std::set<Id>& extra, int64_t unroll_max = 0) const {
     if (s->kind == StmtKind::kStore) return 1;
     const Loop* l = as<Loop>(s);

@@ -45,10 +45,10 @@ int count_stores(Stmt s, Id buffer) {
   return stores;
 }
 
-class Finder {
+class OutputFinder {
  public:
   // `register_bytes`: local temporaries up to this size become registers, which are better than any memory.
-  Finder(const Kernel& kernel, Arena& arena, int64_t register_bytes)
+  OutputFinder(const Kernel& kernel, Arena& arena, int64_t register_bytes)
       : k_(kernel), b_(arena), register_bytes_(register_bytes) {}
 
   std::optional<Sharing> find(const Buffer& output) {
@@ -224,7 +224,7 @@ Kernel share_output(const Kernel& kernel, const target::Target& target, const Ar
     int64_t bytes = type_bytes(output->type);
     for (Expr extent : output->shape) bytes *= is_int(extent) ? int_value(extent) : 0;
     if (bytes <= target.cpu.l2_bytes || goes_past_caches(k)) continue;
-    if (std::optional<Sharing> sharing = Finder(k, *arena, register_bytes).find(*output)) {
+    if (std::optional<Sharing> sharing = OutputFinder(k, *arena, register_bytes).find(*output)) {
       Kernel next = k;
       next.root = Sharer(*sharing, *arena).stmt(k.root);
       std::vector<const Buffer*> rest;

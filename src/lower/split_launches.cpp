@@ -29,9 +29,9 @@ void collect(Stmt s, std::vector<Stmt>& launches, std::vector<Id>& allocated) {
   }
 }
 
-class Splitter {
+class LaunchSplitter {
  public:
-  Splitter(const Kernel& kernel, Arena& arena) : kernel_(kernel), b_(arena) {}
+  LaunchSplitter(const Kernel& kernel, Arena& arena) : kernel_(kernel), b_(arena) {}
 
   Legal<Kernel> run(const ArenaPtr& arena) {
     const HostLaunches found = host_launches(kernel_.root);
@@ -210,16 +210,16 @@ void append_allocated(Stmt s, std::vector<Id>& ids) {
 
 Legal<Kernel> split_launches(const Kernel& kernel, const ArenaPtr& arena) {
   if (arena != kernel.arena) arena->keep_alive(kernel.arena);
-  return Splitter(kernel, *arena).run(arena);
+  return LaunchSplitter(kernel, *arena).run(arena);
 }
 
 Legal<int64_t> largest_stack(const Kernel& kernel) {
   Arena scratch;
-  return Splitter(kernel, scratch).largest_stack();
+  return LaunchSplitter(kernel, scratch).largest_stack();
 }
 Legal<int64_t> stack_of(const Kernel& kernel, Stmt s) {
   Arena scratch;
-  return Splitter(kernel, scratch).stack_of(s);
+  return LaunchSplitter(kernel, scratch).stack_of(s);
 }
 
 }  // namespace tcc::lower

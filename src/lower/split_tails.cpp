@@ -24,7 +24,7 @@ constexpr int kSamples = 256;
 constexpr double kUsual = 0.3;    // a test that holds less often is not worth a copy
 constexpr double kAsGood = 0.85;  // an outer test may hold this much less often than the best inner one
 constexpr int64_t kSmallBody = 8;
-constexpr int kMaxCopies = 6;
+constexpr int kMaxTailCopies = 6;
 
 // A loop in whose body a test may be placed.
 bool is_place(const Loop& l) {
@@ -167,7 +167,7 @@ class TailSplitter {
   // The predicates of the body that a test at its start can do away with.
   std::vector<Choice> choose(Stmt body) {
     std::vector<Choice> out;
-    const bool may_copy = copies_ < kMaxCopies && copy_fits(body);
+    const bool may_copy = copies_ < kMaxTailCopies && copy_fits(body);
     for (Expr t : collect_terms(body)) {
       Expr test = may_copy && !is_masked(t) ? test_at(body, t) : nullptr;
       if (test == nullptr || is_int(test, 0)) continue;
@@ -191,7 +191,7 @@ class TailSplitter {
     if (l.loop_kind != LoopKind::kSerial || !is_int(l.extent) || int_value(l.extent) < 2) return &l;
     Terms whole;
     std::vector<Expr> last;
-    const bool may_copy = copies_ < kMaxCopies && copy_fits(l.body);
+    const bool may_copy = copies_ < kMaxTailCopies && copy_fits(l.body);
     for (Expr t : collect_terms(l.body)) {
       Expr test = may_copy && !is_masked(t) ? test_at(l.body, t) : nullptr;
       if (test == nullptr || is_int(test)) continue;

@@ -18,7 +18,7 @@ namespace tcc::schedule {
 namespace {
 
 constexpr int kVersion = 2;
-constexpr size_t kMaxInstructions = 4096;
+constexpr size_t kMaxTextInstructions = 4096;
 
 std::string print_input(const Input& i) {
   switch (i.kind) {
@@ -299,8 +299,8 @@ Result<Trace> parse_trace(std::string_view text, std::string_view file) {
     ++number_of_line;
     size_t first = line.find_first_not_of(" \t\r");
     if (first == std::string_view::npos || line[first] == '#') continue;
-    if (trace.instructions.size() >= kMaxInstructions)
-      return input_error("{}:{}: more than {} instructions", file, number_of_line, kMaxInstructions);
+    if (trace.instructions.size() >= kMaxTextInstructions)
+      return input_error("{}:{}: more than {} instructions", file, number_of_line, kMaxTextInstructions);
     TCC_TRY(Instruction in, LineParser(line, file, number_of_line).parse(trace.decisions, names));
     trace.instructions.push_back(std::move(in));
   }
@@ -391,7 +391,7 @@ Result<Trace> trace_from_json(std::string_view text, std::string_view file) {
     return bad(fmt::format("version 1 to {} is expected", kVersion));
   if (!json.contains("instructions") || !json["instructions"].is_array() || !json.contains("decisions"))
     return bad("'instructions' and 'decisions' are expected");
-  if (json["instructions"].size() > kMaxInstructions) return bad("too many instructions");
+  if (json["instructions"].size() > kMaxTextInstructions) return bad("too many instructions");
   Trace trace;
   if (!append_integers(json["decisions"], trace.decisions)) return bad("decisions are integers");
   for (const Json& row : json["instructions"]) {

@@ -24,7 +24,7 @@ uint64_t task_hash(const std::string& key) {
 namespace {
 
 constexpr size_t kElsewhere = 256;  // records of other numbers of threads that the model sees
-constexpr size_t kSeeds = 8;
+constexpr size_t kTaskSeeds = 8;
 constexpr size_t kMaxPredicted = 16;  // seeds that nobody has run
 
 // The features of a stored program; what no longer replays has none. Its sketch, where it is one of today's.
@@ -122,7 +122,7 @@ Result<TaskState> load_task(const task::Task& task, const target::Target& target
     state.measured.insert(record.nest_hash);
     state.known.push_back(std::move(known));
   }
-  for (const Known* k : fastest_known(state.elsewhere, kSeeds)) state.seeds.push_back({k->sketch, k->decisions});
+  for (const Known* k : fastest_known(state.elsewhere, kTaskSeeds)) state.seeds.push_back({k->sketch, k->decisions});
   if (kind == record::Kind::kMeasured) seed_from_predictions(state, std::move(records), target, sketches);
   if (state.elsewhere.size() > kElsewhere)
     state.elsewhere.erase(state.elsewhere.begin(), state.elsewhere.end() - kElsewhere);

@@ -60,14 +60,14 @@ std::string half_product() {
 }
 
 // Tuned for one target and built for two.
-struct Built : GpuLibrary {
-  Built()
+struct HopperLibrary : GpuLibrary {
+  HopperLibrary()
       : GpuLibrary([](const Sandbox& box) { spill(box.path("half.onnx"), half_mlp()); },
                    {"tune", "half.onnx", "--target", "h200", "--db", "r.db", "--trials", "6"},
                    {"build", "half.onnx", "--target", "a100,h200", "--db", "r.db", "-o", "out", "--emit", "cu,ptx",
                     "--allow-jit"}) {}
-  static Built& get() {
-    static Built built;
+  static HopperLibrary& get() {
+    static HopperLibrary built;
     return built;
   }
 };
@@ -84,7 +84,7 @@ struct ByWarpgroups : GpuLibrary {
 }  // namespace
 
 TEST_CASE("kernels for Hopper are proved without a device, tuned and not", "[cli]") {
-  Built& built = Built::get();
+  HopperLibrary& built = HopperLibrary::get();
   if (!built.here) SKIP("no compiler for GPU code");
   for (const bool tuned : {true, false}) {
     std::vector<std::string> words = {"verify", "half.onnx", "--target", "h200", "--emulate", "--json"};
@@ -103,7 +103,7 @@ TEST_CASE("kernels for Hopper are proved without a device, tuned and not", "[cli
 }
 
 TEST_CASE("explain and show speak of the program that build takes", "[cli]") {
-  Built& built = Built::get();
+  HopperLibrary& built = HopperLibrary::get();
   if (!built.here) SKIP("no compiler for GPU code");
   const Json metadata = Json::parse(built.box.tcc({"inspect", "out/libhalf.so", "--json"}).out);
   for (const bool tuned : {true, false}) {
@@ -124,7 +124,7 @@ TEST_CASE("explain and show speak of the program that build takes", "[cli]") {
 }
 
 TEST_CASE("a library for two generations says what no device has conformed on", "[cli]") {
-  Built& built = Built::get();
+  HopperLibrary& built = HopperLibrary::get();
   if (!built.here) SKIP("no compiler for GPU code");
   CHECK_THAT(built.build.err, Catch::Contains("not tuned for a100"));
   const Json metadata = Json::parse(built.box.tcc({"inspect", "out/libhalf.so", "--json"}).out);
@@ -142,7 +142,7 @@ TEST_CASE("a library for two generations says what no device has conformed on", 
 
 #ifdef TCC_FAKE_GPU
 TEST_CASE("a compiler for GPUs works where it takes the emulated device for the system's driver", "[cli]") {
-  Built& built = Built::get();
+  HopperLibrary& built = HopperLibrary::get();
   if (!built.here) SKIP("no compiler for GPU code");
   // NVRTC asks the driver for its tables while it looks for the folder of its cache, which is in the home.
   const std::string folder = fs::path(TCC_FAKE_GPU).parent_path().string();
@@ -154,7 +154,7 @@ TEST_CASE("a compiler for GPUs works where it takes the emulated device for the 
 }
 
 TEST_CASE("on emulated devices of both generations a library computes what its model says", "[emulation]") {
-  Built& built = Built::get();
+  HopperLibrary& built = HopperLibrary::get();
   if (!built.here) SKIP("no compiler for GPU code");
   const std::string tcc = std::string(TCC_BINARY_DIR) + "/tools/tcc";
   for (const char* architecture : {"arch=80", "arch=90"}) {

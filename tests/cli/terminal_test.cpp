@@ -33,7 +33,7 @@ void check_widths(const Sandbox& box, const std::vector<std::string>& words) {
   }
 }
 
-size_t count(const std::string& text, const std::string& what) {
+size_t count_of(const std::string& text, const std::string& what) {
   size_t n = 0;
   for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
   return n;
@@ -68,7 +68,7 @@ TEST_CASE("tune has one line of progress at every width", "[cli][terminal][U1]")
     CHECK(run.exit_code == 0);
     CHECK(screen.wraps() == 0);
     // It was drawn, and nothing of it is left.
-    CHECK(count(run.bytes, "\x1b[?7l") > 0);
+    CHECK(count_of(run.bytes, "\x1b[?7l") > 0);
     CHECK_THAT(run.bytes, Contains("/6"));
     CHECK_THAT(screen.text(), !Contains("/6,") && Contains("task") && Contains("best"));
   }
@@ -165,5 +165,5 @@ TEST_CASE("without a terminal a line is said every ten seconds, and the last one
   CHECK(outcome.exit_code == 0);
   CHECK_THAT(outcome.err, !Contains("\r") && !Contains("\x1b"));
   CHECK_THAT(outcome.err, Contains("/96 measured"));
-  CHECK(count(outcome.err, "/96 measured") <= 4);
+  CHECK(count_of(outcome.err, "/96 measured") <= 4);
 }

@@ -10,7 +10,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> text_lines(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
@@ -59,7 +59,7 @@ TEST_CASE("the patterns of the tutorial match lines as they should", "[cli]") {
 
 TEST_CASE("the tutorial's commands print what its page says", "[cli]") {
   const std::string file = std::string(TCC_SOURCE_DIR) + "/docs/tutorial.md";
-  std::vector<std::string> page = lines_of(slurp(file));
+  std::vector<std::string> page = text_lines(slurp(file));
   REQUIRE(page.size() > 100);
   Sandbox box;
   const bool nvrtc = box.tcc({"targets"}).out.find("compiler NVRTC") != std::string::npos;
@@ -69,7 +69,7 @@ TEST_CASE("the tutorial's commands print what its page says", "[cli]") {
   for (size_t i = 0; i < page.size(); ++i) {
     written.push_back(page[i]);
     if (!page[i].starts_with("```")) continue;
-    const std::vector<std::string> words = lines_of([&] {
+    const std::vector<std::string> words = text_lines([&] {
       std::string info = page[i].substr(3);
       for (char& c : info) c = c == ' ' ? '\n' : c;
       return info;
@@ -100,7 +100,7 @@ TEST_CASE("the tutorial's commands print what its page says", "[cli]") {
             box.run({"sh", "-c", "PATH='" + std::string(TCC_BINARY_DIR) + "/tools':$PATH; " + command});
         INFO(outcome.out << outcome.err);
         CHECK(outcome.exit_code == 0);
-        const std::vector<std::string> printed = lines_of(outcome.out);
+        const std::vector<std::string> printed = text_lines(outcome.out);
         const bool open = [&] {
           for (const std::string& text : expected)
             if (text.find("...") != std::string::npos) return true;

@@ -21,7 +21,7 @@ void save(const fs::path& path, const std::vector<std::pair<std::string, std::ve
 }
 
 // y = a b, square matrices.
-std::string product_model(uint64_t n) {
+std::string square_product(uint64_t n) {
   const std::string shape = field(1, number(1, n)) + field(1, number(1, n));
   const auto matrix = [&](const std::string& name) {
     return field(1, name) + field(2, field(1, number(1, 1) + field(2, shape)));
@@ -37,11 +37,11 @@ std::string product_model(uint64_t n) {
 
 TEST_CASE("S3: verify says what a large reference costs before it begins", "[cli]") {
   Sandbox box;
-  spill(box.path("large.onnx"), product_model(1200));
+  spill(box.path("large.onnx"), square_product(1200));
   const Outcome large = box.tcc({"verify", "large.onnx"});
   CHECK(large.exit_code == 0);
   CHECK_THAT(large.err, Contains("reference: 10.4 GFLOP in double precision on ") && Contains("of memory"));
-  spill(box.path("small.onnx"), product_model(16));
+  spill(box.path("small.onnx"), square_product(16));
   CHECK_THAT(box.tcc({"verify", "small.onnx"}).err, !Contains("reference:"));
 }
 

@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-json last_line(const std::string& text) {
+json last_result(const std::string& text) {
   const std::string trimmed = text.substr(0, text.find_last_not_of('\n') + 1);
   return json::parse(trimmed.substr(trimmed.rfind('\n') + 1));
 }
@@ -49,7 +49,7 @@ TEST_CASE("tune, build, link, verify", "[cli]") {
   CAPTURE(tuned.out, tuned.err);
   REQUIRE(tuned.exit_code == 0);
   CHECK_THAT(tuned.err, Contains("3 tasks") && Contains("24 trials"));
-  const json summary = last_line(tuned.out);
+  const json summary = last_result(tuned.out);
   CHECK(summary.at("event") == "summary");
   CHECK(summary.at("trials") <= 24);
   CHECK(summary.at("trials") >= 3);
@@ -148,7 +148,7 @@ TEST_CASE("an interrupt saves and prints the best, and the same call goes on", "
   Outcome stopped = box.wait(pid);
   CAPTURE(stopped.out, stopped.err);
   CHECK(stopped.exit_code == 3);
-  const json summary = last_line(stopped.out);
+  const json summary = last_result(stopped.out);
   CHECK(summary.at("stopped") == true);
   CHECK(summary.at("trials") > 0);
   CHECK(box.tcc({"build", "zoo:mlp", "-o", "out", "-q"}).exit_code == 0);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "graph/print_graph.h"
+#include "onnx/models.h"
 #include "skip.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
@@ -23,10 +24,6 @@ using Ints = std::vector<int64_t>;
 using Floats = std::vector<float>;
 
 namespace {
-
-Result<graph::Graph> import_text(std::string bytes, const ImportOptions& options = {}) {
-  return import_bytes(std::make_shared<const std::string>(std::move(bytes)), "test.onnx", options);
-}
 
 graph::Graph must_import(std::string bytes, const ImportOptions& options = {}) {
   auto g = import_text(std::move(bytes), options);

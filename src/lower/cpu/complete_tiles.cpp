@@ -9,9 +9,9 @@ namespace {
 
 using namespace ir;
 
-class Marker {
+class TileMarker {
  public:
-  Marker(const Kernel& kernel, Arena& arena, RegisterFile registers)
+  TileMarker(const Kernel& kernel, Arena& arena, RegisterFile registers)
       : kernel_(kernel), b_(arena), registers_(registers) {}
 
   Stmt rewrite(Stmt s) {
@@ -73,7 +73,7 @@ class Marker {
 Kernel complete_tiles(const Kernel& kernel, const ArenaPtr& arena, RegisterFile registers) {
   Kernel k = kernel;
   k.arena = arena;
-  k.root = Marker(kernel, *arena, registers).rewrite(kernel.root);
+  k.root = TileMarker(kernel, *arena, registers).rewrite(kernel.root);
   return k;
 }
 

@@ -12,9 +12,9 @@ using namespace ir;
 
 constexpr int64_t kMaxLines = 32;  // of one access in one iteration
 
-class Planner {
+class HintPlanner {
  public:
-  Planner(const Kernel& kernel, Arena& arena, int64_t line_bytes)
+  HintPlanner(const Kernel& kernel, Arena& arena, int64_t line_bytes)
       : kernel_(kernel), b_(arena), ranges_(kernel), line_bytes_(line_bytes) {
     visit(kernel.root, [&](Stmt s) {
       if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent);
@@ -78,7 +78,7 @@ class Planner {
 Kernel plan_hints(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
   Kernel k = kernel;
   k.arena = arena;
-  k.root = Planner(kernel, *arena, target.cpu.cache_line_bytes).rewrite(kernel.root, false, false);
+  k.root = HintPlanner(kernel, *arena, target.cpu.cache_line_bytes).rewrite(kernel.root, false, false);
   return k;
 }
 

@@ -31,9 +31,9 @@ int64_t count_statements(Stmt s, bool expand_serial) {
   return std::min<int64_t>(n, int64_t{1} << 30);
 }
 
-class Planner {
+class UnrollPlanner {
  public:
-  explicit Planner(Arena& arena) : b_(arena) {}
+  explicit UnrollPlanner(Arena& arena) : b_(arena) {}
 
   // `limit`: statements that a serial loop may become, of the nearest annotation around it; 0: none.
   Stmt rewrite(Stmt s, int64_t limit) {
@@ -70,7 +70,7 @@ class Planner {
 Kernel plan_cpu_unrolling(const Kernel& kernel, const ArenaPtr& arena) {
   Kernel k = kernel;
   k.arena = arena;
-  k.root = Planner(*arena).rewrite(kernel.root, 0);
+  k.root = UnrollPlanner(*arena).rewrite(kernel.root, 0);
   return k;
 }
 

@@ -38,9 +38,9 @@ int64_t longest_run(const std::set<int64_t>& numbers) {
   return longest;
 }
 
-class Finder {
+class TransposeFinder {
  public:
-  Finder(const Kernel& kernel, Arena& arena, RegisterFile registers)
+  TransposeFinder(const Kernel& kernel, Arena& arena, RegisterFile registers)
       : kernel_(kernel), b_(arena), ranges_(kernel), registers_(registers) {
     visit(kernel.root, [&](Stmt s) {
       if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent);
@@ -202,9 +202,9 @@ class Finder {
   bool inside_ = false;              // a loop of the region
 };
 
-class Marker {
+class AccessMarker {
  public:
-  Marker(const std::map<Id, int64_t>& widths, Arena& arena) : widths_(widths), b_(arena) {}
+  AccessMarker(const std::map<Id, int64_t>& widths, Arena& arena) : widths_(widths), b_(arena) {}
 
   Stmt rewrite(Stmt s) {
     const Loop* l = as<Loop>(s);
@@ -225,10 +225,10 @@ class Marker {
 }  // namespace
 
 Kernel transpose_accesses(const Kernel& kernel, const ArenaPtr& arena, RegisterFile registers) {
-  const std::map<Id, int64_t> widths = Finder(kernel, *arena, registers).find();
+  const std::map<Id, int64_t> widths = TransposeFinder(kernel, *arena, registers).find();
   Kernel k = kernel;
   k.arena = arena;
-  if (!widths.empty()) k.root = Marker(widths, *arena).rewrite(kernel.root);
+  if (!widths.empty()) k.root = AccessMarker(widths, *arena).rewrite(kernel.root);
   return k;
 }
 

@@ -17,7 +17,6 @@ namespace {
 using namespace ir;
 
 constexpr std::array kAxes = {Axis::kThreadX, Axis::kThreadY, Axis::kThreadZ};
-constexpr int64_t kButterfly = 3;        // the mode of a shuffle that exchanges with lane l ^ distance
 constexpr int64_t kUnrolledCopies = 16;  // rounds of a copy that are written out
 
 size_t axis_index(Axis a) {

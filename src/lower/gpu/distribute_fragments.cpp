@@ -18,7 +18,6 @@ using namespace ir;
 namespace {
 
 constexpr int32_t kTileAlignment = 128;  // bytes, of shared buffers that whole tiles are moved from and to
-constexpr int64_t kButterfly = 3;        // the mode of a shuffle that exchanges with lane l ^ distance
 
 class Distributor {
  public:

@@ -13,6 +13,9 @@ namespace tcc::lower {
 
 using Edit = ir::KernelEditor;
 
+// The mode of a shuffle that exchanges with lane l ^ distance.
+inline constexpr int64_t kButterfly = 3;
+
 // The statements of the root that become launches, below root Allocs.
 std::vector<ir::Stmt> launches_of(const ir::Kernel& k);
 // The root with its launches rewritten.

@@ -10,9 +10,9 @@ namespace {
 
 using namespace ir;
 
-class Padder {
+class CopyPadder {
  public:
-  Padder(Edit& edit, std::vector<analysis::PaddedCopy> copies) : b_(edit.b), copies_(std::move(copies)) {}
+  CopyPadder(Edit& edit, std::vector<analysis::PaddedCopy> copies) : b_(edit.b), copies_(std::move(copies)) {}
 
   Stmt rewrite(Stmt s) {
     const If* branch = as<If>(s);
@@ -47,7 +47,7 @@ class Padder {
 Kernel pad_copies(const Kernel& kernel, const ArenaPtr& arena) {
   Edit edit(kernel, arena);
   std::vector<analysis::PaddedCopy> copies = analysis::padded_copies(edit.b, kernel);
-  if (!copies.empty()) edit.k.root = Padder(edit, std::move(copies)).rewrite(kernel.root);
+  if (!copies.empty()) edit.k.root = CopyPadder(edit, std::move(copies)).rewrite(kernel.root);
   return edit.k;
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using namespace ir;
 
-constexpr double kMaxStatements = 1000;
+constexpr double kMaxGpuStatements = 1000;
 constexpr double kMaxOfLoop = 192;
 constexpr double kCondition = 4, kFunction = 10;
 constexpr int64_t kShortLoop = 64;  // iterations
@@ -45,12 +45,12 @@ double cost_of_value(Expr e, std::span<const Id> copied) {
   return cost;
 }
 
-class Planner {
+class GpuUnrollPlanner {
  public:
-  explicit Planner(Edit& edit) : edit_(edit), b_(edit.b) {}
+  explicit GpuUnrollPlanner(Edit& edit) : edit_(edit), b_(edit.b) {}
 
   Stmt launch(Stmt body) {
-    share_ = std::min(1.0, kMaxStatements / std::max(cost_of(body), 1.0));
+    share_ = std::min(1.0, kMaxGpuStatements / std::max(cost_of(body), 1.0));
     return rewrite(body);
   }
 
@@ -274,7 +274,7 @@ class Planner {
 
 Kernel plan_unrolling(const Kernel& kernel, const ArenaPtr& arena) {
   Edit edit(kernel, arena);
-  Planner planner(edit);
+  GpuUnrollPlanner planner(edit);
   edit.k.root = map_launches(edit, kernel.root, [&](Stmt launch) { return planner.launch(launch); });
   return edit.k;
 }

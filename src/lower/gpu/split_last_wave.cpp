@@ -42,9 +42,9 @@ struct Wave {
   const Load* sum = nullptr;  // of the accumulator, the only one
 };
 
-class Splitter {
+class WaveSplitter {
  public:
-  explicit Splitter(Edit& edit) : edit_(edit), b_(edit.b) {}
+  explicit WaveSplitter(Edit& edit) : edit_(edit), b_(edit.b) {}
 
   Stmt run(Stmt launch) {
     const Loop* role = analysis::role_loop(launch);
@@ -252,7 +252,7 @@ Kernel split_last_wave(const Kernel& nest, const ArenaPtr& arena) {
   if (std::none_of(launches.begin(), launches.end(), [](Stmt s) { return analysis::role_loop(s) != nullptr; }))
     return nest;
   Edit edit(nest, arena);
-  Splitter splitter(edit);
+  WaveSplitter splitter(edit);
   Stmt root = map_launches(edit, nest.root, [&](Stmt launch) { return splitter.run(launch); });
   edit.k.root = splitter.partials().empty() ? root : edit.b.alloc(splitter.partials(), root);
   return edit.k;

@@ -13,7 +13,7 @@ namespace {
 
 using namespace ir;
 
-constexpr int64_t kMaxLanes = 16;
+constexpr int64_t kMaxStoreLanes = 16;
 
 // No two iterations of the loops have the same value of `flat`: each loop's step is beyond what the smaller ones reach.
 bool is_injective(Expr flat, const std::vector<const Loop*>& nest) {
@@ -70,7 +70,7 @@ class Vectorizer {
     Expr flat = analysis::flat_address(b_, target, store->indices);
     if (!is_injective(flat, nest)) return nullptr;
     for (const Loop* inner : nest) {
-      if (int_value(inner->extent) > kMaxLanes) continue;
+      if (int_value(inner->extent) > kMaxStoreLanes) continue;
       if (analysis::vector_width(b_, edit_.k, ranges_, target, flat, inner->id, int_value(inner->extent)) < 2) continue;
       if (!starts_whole(*inner, *store)) continue;
       Stmt out = b_.loop(inner->id, inner->extent, store, LoopKind::kVectorized);

@@ -7,7 +7,7 @@
 namespace tcc::schedule {
 namespace {
 
-using Json = nlohmann::json;
+using PlainJson = nlohmann::json;
 
 constexpr int64_t kFreshInnermost = 64;  // of a tile whose own limit says something else: for fresh draws only
 
@@ -56,7 +56,7 @@ Result<void> MetaImporter::get_block() {
 Result<void> MetaImporter::query(Op op) {
   TCC_TRY(Input from, variable_at(0, "a block"));
   if (op == Op::kGetLoops)
-    for (const Json& v : *outputs_)
+    for (const PlainJson& v : *outputs_)
       if (v.is_string()) block_of_[v.get<std::string>()] = from;
   return emit(op, {from});
 }
@@ -80,7 +80,7 @@ Result<void> MetaImporter::sample_perfect_tile() {
   TCC_TRY(Input loop, variable_at(0, "a loop"));
   TCC_TRY(int64_t n, integer_attr(0));
   TCC_TRY(int64_t innermost, integer_attr(1));
-  TCC_TRY(const Json* chosen, decision());
+  TCC_TRY(const PlainJson* chosen, decision());
   TCC_TRY(std::vector<int64_t> factors, integers(*chosen, "the decision"));
   if (n < 1 || factors.size() != static_cast<size_t>(n) || innermost < 1)
     return fail(fmt::format("{} factors are decided instead of {}", factors.size(), n));
@@ -92,7 +92,7 @@ Result<void> MetaImporter::sample_perfect_tile() {
 Result<void> MetaImporter::sample_partitioned_tile() {
   TCC_TRY(Input loop, variable_at(0, "a loop"));
   TCC_TRY(int64_t n, integer_attr(0));
-  TCC_TRY(const Json* chosen, decision());
+  TCC_TRY(const PlainJson* chosen, decision());
   TCC_TRY(std::vector<int64_t> factors, integers(*chosen, "the decision"));
   if (n < 1 || factors.size() != static_cast<size_t>(n))
     return fail(fmt::format("{} factors are decided instead of {}", factors.size(), n));
@@ -107,11 +107,11 @@ Result<void> MetaImporter::sample_categorical() {
   TCC_TRY(std::vector<int64_t> attrs, integers((*attrs_)[0], "the list of candidates"));
   if (attrs.empty() || (*attrs_)[1].size() != attrs.size())
     return fail("there are not as many probabilities as candidates");
-  for (const Json& p : (*attrs_)[1]) {
+  for (const PlainJson& p : (*attrs_)[1]) {
     if (!p.is_number() || !(p.get<double>() >= 0) || p.get<double>() > 1) return fail("a probability is from 0 to 1");
     attrs.push_back(static_cast<int64_t>(p.get<double>() * 1e6 + 0.5));
   }
-  TCC_TRY(const Json* chosen, decision());
+  TCC_TRY(const PlainJson* chosen, decision());
   if (!chosen->is_number_integer()) return fail("the decision is to be the index of a candidate");
   TCC_TRY_VOID(require_outputs(1));
   return emit(Op::kSampleCategorical, {}, std::move(attrs), {}, {chosen->get<int64_t>()});
@@ -119,18 +119,18 @@ Result<void> MetaImporter::sample_categorical() {
 
 Result<void> MetaImporter::sample_compute_location() {
   TCC_TRY(Input block, variable_at(0, "a block"));
-  TCC_TRY(const Json* chosen, decision());
+  TCC_TRY(const PlainJson* chosen, decision());
   if (!chosen->is_number_integer()) return fail("the decision is to be a place");
   TCC_TRY_VOID(require_outputs(1));
   return emit(Op::kSampleComputeLocation, {block}, {}, {}, {chosen->get<int64_t>()});
 }
 
-void MetaImporter::inherit(const Json& from) {
+void MetaImporter::inherit(const PlainJson& from) {
   if (!from.is_string()) return;
   auto it = block_of_.find(from.get<std::string>());
   if (it == block_of_.end()) return;
   Input block = it->second;
-  for (const Json& v : *outputs_)
+  for (const PlainJson& v : *outputs_)
     if (v.is_string()) block_of_.insert_or_assign(v.get<std::string>(), block);
 }
 

@@ -7,24 +7,24 @@
 namespace tcc::schedule {
 namespace {
 
-using Json = nlohmann::json;
+using PlainJson = nlohmann::json;
 
 constexpr size_t kMaxNodes = 1024, kMaxInputs = 16, kMaxTerms = 64;
 constexpr int64_t kMaxNumber = int64_t{1} << 40;  // of coefficients and constants
 
 // constant + the sum of coefficient * digit.
-struct Term {
+struct MapTerm {
   IterDigit digit;
   int64_t coefficient;
 };
 struct Form {
-  std::vector<Term> terms;
+  std::vector<MapTerm> terms;
   int64_t constant = 0;
 };
 
 class MapReader {
  public:
-  Result<IndexMap> read(const Json& json) {
+  Result<IndexMap> read(const PlainJson& json) {
     if (!json.is_object() || !json.contains("nodes") || !json["nodes"].is_array() || !json.contains("root_index"))
       return input_error("no index map: {{\"root_index\": ..., \"nodes\": [...]}} is expected, as TVM 0.27 writes it");
     nodes_ = &json["nodes"];
@@ -46,7 +46,7 @@ class MapReader {
   }
 
  private:
-  Result<size_t> number_of(const Json& at) const {
+  Result<size_t> number_of(const PlainJson& at) const {
     if (!at.is_number_integer() || at.get<int64_t>() < 0 || static_cast<size_t>(at.get<int64_t>()) >= nodes_->size() ||
         !(*nodes_)[at.get<size_t>()].is_object())
       return input_error("the index map refers to a node that is not there");
@@ -54,24 +54,24 @@ class MapReader {
   }
   // Without the name space, which differs from release to release.
   std::string kind(size_t node) const {
-    const Json& n = (*nodes_)[node];
+    const PlainJson& n = (*nodes_)[node];
     if (!n.contains("type") || !n["type"].is_string()) return {};
     std::string type = n["type"].get<std::string>();
     return type.substr(type.find_last_of('.') + 1);
   }
   Result<size_t> child(size_t node, const char* name) const {
-    const Json& n = (*nodes_)[node];
+    const PlainJson& n = (*nodes_)[node];
     if (!n.contains("data") || !n["data"].is_object() || !n["data"].contains(name))
       return input_error("a node of type '{}' has no {}", kind(node), name);
     return number_of(n["data"][name]);
   }
   Result<std::vector<size_t>> list(size_t node, const char* name) const {
     TCC_TRY(size_t at, child(node, name));
-    const Json& array = (*nodes_)[at];
+    const PlainJson& array = (*nodes_)[at];
     if (kind(at) != "Array" || !array.contains("data") || !array["data"].is_array())
       return input_error("the index map's {}: expected a list", name);
     std::vector<size_t> out;
-    for (const Json& entry : array["data"]) {
+    for (const PlainJson& entry : array["data"]) {
       TCC_TRY(size_t n, number_of(entry));
       out.push_back(n);
     }
@@ -80,7 +80,7 @@ class MapReader {
 
   Result<int64_t> integer(size_t node) const {
     TCC_TRY(size_t at, child(node, "value"));
-    const Json& n = (*nodes_)[at];
+    const PlainJson& n = (*nodes_)[at];
     if (!n.contains("data") || !n["data"].is_number_integer())
       return input_error("the index map's constant: expected an integer");
     const int64_t value = n["data"].get<int64_t>();
@@ -132,7 +132,7 @@ class MapReader {
     auto too_large = [&](int64_t v) { return v > kMaxNumber / by; };
     if (too_large(a.constant)) return input_error("a product is too large");
     a.constant *= by;
-    for (Term& t : a.terms) {
+    for (MapTerm& t : a.terms) {
       if (too_large(t.coefficient)) return input_error("a product is too large");
       t.coefficient *= by;
     }
@@ -145,7 +145,7 @@ class MapReader {
     high.constant = a.constant / by;
     low.constant = a.constant % by;
     int64_t most = low.constant;  // of what is below
-    for (const Term& t : a.terms) {
+    for (const MapTerm& t : a.terms) {
       if (t.coefficient % by == 0) {
         high.terms.push_back({t.digit, t.coefficient / by});
         continue;
@@ -172,7 +172,7 @@ class MapReader {
     TCC_TRY(Form f, form(node));
     if (f.constant != 0) return input_error("{} is added to it", f.constant);
     std::sort(f.terms.begin(), f.terms.end(),
-              [](const Term& x, const Term& y) { return x.coefficient > y.coefficient; });
+              [](const MapTerm& x, const MapTerm& y) { return x.coefficient > y.coefficient; });
     std::vector<IterDigit> digits;
     for (size_t i = 0; i < f.terms.size(); ++i) {
       IterDigit d = f.terms[i].digit;
@@ -188,7 +188,7 @@ class MapReader {
     return digits;
   }
 
-  const Json* nodes_ = nullptr;
+  const PlainJson* nodes_ = nullptr;
   std::map<size_t, Form> known_;
   std::map<size_t, bool> open_;
 };
@@ -196,7 +196,7 @@ class MapReader {
 }  // namespace
 
 Result<IndexMap> parse_index_map(std::string_view text) {
-  Json json = Json::parse(text, nullptr, false);
+  PlainJson json = PlainJson::parse(text, nullptr, false);
   if (json.is_discarded()) return input_error("the index map: expected JSON");
   return MapReader().read(json);
 }

@@ -6,7 +6,7 @@ namespace tcc::schedule {
 
 namespace {
 
-bool has_operand(Stmt s, Id buffer, Access unless) {
+bool has_operand_unless(Stmt s, Id buffer, Access unless) {
   bool found = false;
   visit(s, [&](Stmt x) {
     if (const InstrCall* call = as<InstrCall>(x))
@@ -20,17 +20,17 @@ bool has_operand(Stmt s, Id buffer, Access unless) {
 }  // namespace
 
 bool has_operand(Stmt s, Id buffer) {
-  return has_operand(s, buffer, Access::kWrite) || has_operand(s, buffer, Access::kRead);
+  return has_operand_unless(s, buffer, Access::kWrite) || has_operand_unless(s, buffer, Access::kRead);
 }
 
 bool reads_buffer(Stmt s, Id buffer) {
   if (!may_mention(s, buffer)) return false;
-  return has_operand(s, buffer, Access::kWrite) || loads_from(s, buffer);
+  return has_operand_unless(s, buffer, Access::kWrite) || loads_from(s, buffer);
 }
 
 bool writes_buffer(Stmt s, Id buffer) {
   if (!may_mention(s, buffer)) return false;
-  bool found = has_operand(s, buffer, Access::kRead);
+  bool found = has_operand_unless(s, buffer, Access::kRead);
   visit(s, [&](Stmt x) {
     if (const Store* st = as<Store>(x)) found |= st->buffer == buffer;
     return !found;

@@ -32,7 +32,7 @@ struct Request {
   Expr term = nullptr;
 };
 
-bool feeds(const Block& block, const Loop& loop, bool reduce) {
+bool moves_iterator(const Block& block, const Loop& loop, bool reduce) {
   return std::any_of(block.iters.begin(), block.iters.end(), [&](const Iter& it) {
     return (it.kind == IterKind::kReduce) == reduce && mentions(it.binding, loop.id);
   });
@@ -59,14 +59,14 @@ Legal<Request> check(const Kernel& k, Id block_id, Id loop_id) {
     if (l == nullptr) return reject(RejectReason::kNotALoopChain, name + " is not alone below its reduction loops");
     r.below.push_back(l);
     if (l->id == loop_id) r.loop = l;
-    if (feeds(*r.block, *l, true) && feeds(*r.block, *l, false))
+    if (moves_iterator(*r.block, *l, true) && moves_iterator(*r.block, *l, false))
       return reject(RejectReason::kNotAffine, describe(k, l->id) + " feeds spatial and reduce iterators");
     if (!l->annotations.empty() || l->loop_kind != LoopKind::kSerial)
       return reject(RejectReason::kLoopKindTaken, describe(k, l->id));
   }
   if (r.loop == nullptr)
     return reject(RejectReason::kNotInScope, describe(k, loop_id) + " is not a reduction loop of " + name);
-  if (!feeds(*r.block, *r.loop, true))
+  if (!moves_iterator(*r.block, *r.loop, true))
     return reject(RejectReason::kReductionOrder, describe(k, loop_id) + " feeds no reduce iterator");
   for (const Loop* l : r.below)
     for (const Loop* outer : r.below)
@@ -82,12 +82,12 @@ std::optional<Expr> result_predicate(Editor& edit, const Request& r) {
   split_conjunction(r.block->predicate, conjuncts);
   Substitution first;
   for (const Loop* l : r.below)
-    if (l != r.loop && feeds(*r.block, *l, true)) first.set(l->id, b.integer(0));
+    if (l != r.loop && moves_iterator(*r.block, *l, true)) first.set(l->id, b.integer(0));
   analysis::Ranges ranges = all_ranges(edit.k);
   Expr out = nullptr;
   for (Expr c : conjuncts) {
     bool over_terms = mentions(c, r.loop->id);
-    for (const Loop* l : r.below) over_terms |= feeds(*r.block, *l, true) && mentions(c, l->id);
+    for (const Loop* l : r.below) over_terms |= moves_iterator(*r.block, *l, true) && mentions(c, l->id);
     if (!over_terms) {
       out = b.logical_and(out, c);
     } else if (!is_int(analysis::simplify(b, substitute(b, c, first), ranges), 1)) {
@@ -113,7 +113,7 @@ Stmt partial_block(Editor& edit, const Request& r, const Buffer& copy, Id& out) 
   loops.set(r.loop->id, b.var(lane));
   bool reduces = false;
   for (const Loop* l : r.below) {
-    if (l == r.loop || !feeds(*r.block, *l, true)) continue;
+    if (l == r.loop || !moves_iterator(*r.block, *l, true)) continue;
     reduces = true;
     iters.push_back({edit.fresh(l->id, 0), IterKind::kReduce, l->extent, b.var(l->id)});
     loops.set(l->id, b.var(iters.back().id));
@@ -138,7 +138,7 @@ Stmt final_nest(Editor& edit, const Request& r, const Buffer& copy, Expr predica
   std::vector<std::pair<const Loop*, Id>> loops;
   Substitution renamed;
   for (const Loop* l : r.below) {
-    if (l != r.loop && !feeds(*r.block, *l, false)) continue;
+    if (l != r.loop && !moves_iterator(*r.block, *l, false)) continue;
     loops.emplace_back(l, edit.fresh(l->id, 0));
     renamed.set(l->id, b.var(loops.back().second));
   }

@@ -147,7 +147,7 @@ class Matcher {
   const Kernel& k_;
   Builder& b_;
   int32_t row_;
-  const Instruction& spec_;
+  const ir::Instruction& spec_;
   const Kernel& semantics_;
   const analysis::Ranges& ranges_;
   std::vector<Id> inner_;
@@ -213,7 +213,7 @@ Legal<Kernel> tensorize(const Kernel& k, Id id, std::string_view instruction_nam
     return reject(RejectReason::kBadInstruction, fmt::format("{}: {}", instruction_name, why));
   };
   if (row < 0) return refuse("not in the table");
-  const Instruction& spec = instruction(row);
+  const ir::Instruction& spec = instruction(row);
   // A warp's or warpgroup's instruction takes whole tiles of local buffers here; the lowering gives its lanes their
   // registers, and places the waits for what is not complete at once.
   const bool group = spec.participants == Participants::kWarpgroup;
