@@ -331,10 +331,20 @@ class Reader {
     // From the innermost loop outward, so that levels share what they have in common.
     for (const Moving& m : parts) {
       const Column w = width_of(m.atom, level);
-      if (w == kNoColumn) return shape;
+      if (w == kNoColumn) return b_.min(b_.mul(b_.constant(static_cast<double>(tile)), values_of(parts, level)), shape);
       width = b_.add(width, b_.mul(magnitude(m.coefficient), w));
     }
     return b_.min(width, shape);
+  }
+  // An index that comes from memory has at most as many values as its loops from `level` on have iterations.
+  Column values_of(const std::vector<Moving>& parts, size_t level) {
+    Column count = one();
+    for (size_t l = level; l < stack_.size(); ++l) {
+      const Id id = out_.loops[static_cast<size_t>(stack_[l])].loop->id;
+      if (std::any_of(parts.begin(), parts.end(), [&](const Moving& m) { return mentions(m.atom, id); }))
+        count = b_.mul(count, extent(stack_[l]));
+    }
+    return count;
   }
   void move(const std::vector<Moving>& parts, size_t position, Column stride, AccessColumns& a) {
     const Id loop = out_.loops[static_cast<size_t>(stack_[position])].loop->id;

@@ -90,7 +90,11 @@ double box(const ir::Kernel& k, const NumberedStatement& s, const NumberedAccess
     const size_t skipped = a.indices.size() - a.tile.size();
     const int64_t tile = d >= skipped && d - skipped < a.tile.size() ? a.tile[d - skipped] : 1;
     const int64_t shape = std::max<int64_t>(ir::int_value(b.shape[d]), 1);
-    elements *= static_cast<double>(range.known() ? std::min(range.high - range.low + tile, shape) : shape);
+    // An index that comes from memory has at most as many values as its loops have iterations.
+    int64_t values = tile;
+    for (size_t i = depth; i < s.loops.size(); ++i)
+      if (ir::mentions(a.indices[d], s.loops[i]->id)) values *= ir::int_value(s.loops[i]->extent);
+    elements *= static_cast<double>(std::min(range.known() ? range.high - range.low + tile : values, shape));
   }
   return elements;
 }

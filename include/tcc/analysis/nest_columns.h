@@ -30,7 +30,8 @@ struct AccessColumns {
   bool write;
   bool predicated;
   // Elements of the box that the statement's loops from a position on touch in one go, loops further out being at their
-  // first iteration; cut to the buffer. One more entry at the end: one execution.
+  // first iteration; cut to the buffer, and, where the index comes from memory, to one for each iteration. One more
+  // entry at the end: one execution.
   std::vector<Column> touched;
   std::vector<Column> row;   // the same, elements of the innermost dimension
   std::vector<bool> moves;   // the loop at the position appears in an index
