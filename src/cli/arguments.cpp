@@ -90,6 +90,22 @@ void add_zoo(Options& options, ModelArguments& model) {
       .value("N")
       .show_default()
       .noted(model.zoo_given);
+  options.option("--layers", model.zoo_layers, "Layers of zoo transformers [the network's own]")
+      .value("N")
+      .noted(model.zoo_given);
+  options
+      .option("--past", model.zoo_past,
+              "Tokens before those of --sequence whose keys and values are inputs of zoo decoders")
+      .value("N")
+      .show_default()
+      .noted(model.zoo_given);
+  options.option("--opset", model.zoo_opset, "Of the zoo's file [the oldest with the network's operators]")
+      .value("N")
+      .noted(model.zoo_given);
+  options.option("--zoo-precision", model.zoo_precision, "Type of the floats in the zoo's file")
+      .one_of({"f32", "f16", "bf16"})
+      .show_default()
+      .noted(model.zoo_given);
   options.option("--zoo-seed", model.zoo_seed, "Seed of zoo weights").value("N").show_default().noted(model.zoo_given);
 }
 

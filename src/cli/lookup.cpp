@@ -35,7 +35,9 @@ Result<void> check_zoo_sizes(const ModelArguments& a) {
                       fmt::format("{}: expected a model of the zoo, not '{}'", a.zoo_given[0], sanitize(a.model)),
                       "sizes of a file's inputs are set by --shape NAME=DIMS and --dim NAME=N");
   for (const std::string& option : a.zoo_given)
-    if (auto has = onnx::check_zoo_size(a.model.substr(kPrefix.size()), option.substr(2)); !has)
+    if (auto has = onnx::check_zoo_size(a.model.substr(kPrefix.size()),
+                                        option == "--zoo-precision" ? "precision" : option.substr(2));
+        !has)
       return tl::make_unexpected(std::move(has).error().with_context(option));
   return {};
 }
@@ -59,7 +61,9 @@ Result<void> check_library_options(const LibraryArguments& a, bool takes_frozen)
 constexpr std::pair<const char*, int64_t ModelArguments::*> kZooSizes[] = {
     {"--image", &ModelArguments::zoo_image},
     {"--sequence", &ModelArguments::zoo_sequence},
-    {"--width", &ModelArguments::zoo_width}};
+    {"--width", &ModelArguments::zoo_width},
+    {"--layers", &ModelArguments::zoo_layers},
+    {"--past", &ModelArguments::zoo_past}};
 
 }  // namespace
 
@@ -121,8 +125,9 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
   source.layouts = arguments.layouts == "blocked" ? driver::Layouts::kBlocked
                    : arguments.layouts == "auto"  ? driver::Layouts::kAuto
                                                   : driver::Layouts::kPlain;
-  source.zoo = {arguments.zoo_batch, arguments.zoo_image, arguments.zoo_seed, arguments.zoo_sequence,
-                arguments.zoo_width};
+  source.zoo = {arguments.zoo_batch,    arguments.zoo_image, arguments.zoo_seed,
+                arguments.zoo_sequence, arguments.zoo_width, arguments.zoo_layers,
+                arguments.zoo_past,     arguments.zoo_opset, onnx::find_zoo_precision(arguments.zoo_precision).value()};
   for (const std::string& word : arguments.shapes) {
     const size_t equals = word.rfind('=');
     bool valid = equals != std::string::npos && equals > 0;

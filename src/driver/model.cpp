@@ -165,7 +165,11 @@ std::string source_to_json(const Model& model, double flops) {
                    {"image", source.zoo.image},
                    {"seed", source.zoo.seed},
                    {"sequence", source.zoo.sequence},
-                   {"width", source.zoo.width}};
+                   {"width", source.zoo.width},
+                   {"layers", source.zoo.layers},
+                   {"past", source.zoo.past},
+                   {"opset", source.zoo.opset},
+                   {"precision", graph::dtype_name(source.zoo.precision)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -218,6 +222,11 @@ Result<RecordedSource> source_from_metadata(const std::string& metadata, const s
     source.zoo.seed = member_or(zoo, "seed", source.zoo.seed);
     source.zoo.sequence = member_or(zoo, "sequence", source.zoo.sequence);
     source.zoo.width = member_or(zoo, "width", source.zoo.width);
+    source.zoo.layers = member_or(zoo, "layers", source.zoo.layers);
+    source.zoo.past = member_or(zoo, "past", source.zoo.past);
+    source.zoo.opset = member_or(zoo, "opset", source.zoo.opset);
+    source.zoo.precision =
+        onnx::find_zoo_precision(member_or<std::string>(zoo, "precision", "f32")).value_or(source.zoo.precision);
   }
   return recorded;
 }

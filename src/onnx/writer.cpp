@@ -1,5 +1,7 @@
 #include "tcc/onnx/writer.h"
 
+#include <algorithm>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -14,6 +16,7 @@ struct ModelWriter::State {
   tcc_onnx::Model model;  // its graph stays empty
   tcc_onnx::Graph graph;
   std::string initializers;
+  graph::DType floats = graph::DType::kF32;
 };
 
 namespace {
@@ -134,8 +137,12 @@ ModelWriter::ModelWriter(const std::string& name, int64_t opset, int64_t ir_vers
 
 ModelWriter::~ModelWriter() = default;
 
+void ModelWriter::store_floats_as(graph::DType dtype) {
+  state_->floats = dtype;
+}
+
 void ModelWriter::input(const std::string& name, const graph::Shape& shape, const std::vector<std::string>& names) {
-  fill(*state_->graph.add_input(), name, shape, names);
+  fill(*state_->graph.add_input(), name, shape, names, number_of(state_->floats));
 }
 
 void ModelWriter::integer_input(const std::string& name, const graph::Shape& shape) {
@@ -143,7 +150,7 @@ void ModelWriter::integer_input(const std::string& name, const graph::Shape& sha
 }
 
 void ModelWriter::output(const std::string& name, const graph::Shape& shape) {
-  fill(*state_->graph.add_output(), name, shape, {});
+  fill(*state_->graph.add_output(), name, shape, {}, number_of(state_->floats));
 }
 
 void ModelWriter::typed_input(const std::string& name, graph::DType dtype, const graph::Shape& shape) {
@@ -160,6 +167,13 @@ std::string ModelWriter::initializer(const std::string& name, const TensorData& 
   tcc_onnx::Tensor tensor;
   tensor.set_name(name);
   const auto* floats = std::get_if<std::vector<float>>(&data.values);
+  if (floats != nullptr && state_->floats != graph::DType::kF32) {
+    const double greatest = state_->floats == graph::DType::kF16 ? 65504 : std::numeric_limits<float>::max();
+    std::vector<double> values;
+    values.reserve(floats->size());
+    for (float v : *floats) values.push_back(std::clamp<double>(v, -greatest, greatest));
+    return typed_initializer(name, state_->floats, data.shape, values);
+  }
   if (typed || floats == nullptr || floats->empty()) {
     fill(tensor, data, typed);
     encode_initializer(state_->initializers, tensor, {});
@@ -218,6 +232,7 @@ std::string ModelWriter::node(const std::string& op, const std::vector<std::stri
     auto* to = node->add_attribute();
     to->set_name(attribute.name);
     std::visit(AttributeFiller{*to}, attribute.value);
+    if (op == "Cast" && attribute.name == "to" && to->i() == kFloat) to->set_i(number_of(state_->floats));
   }
   return outputs.empty() ? "" : outputs[0];
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "handlers.h"
 #include "tcc/onnx/load.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
@@ -34,13 +35,13 @@ constexpr double kBranchGain = 0.25;
 
 // One residual block: 3x3, 3x3, or 1x1, 3x3, 1x1 for bottlenecks.
 std::string resnet_block(NetworkBuilder& b, const std::string& name, const std::string& x, int64_t in, int64_t width,
-                         int64_t out, int64_t stride) {
+                         int64_t out, int64_t stride, int64_t groups) {
   bool bottleneck = out != width;
   std::string y;
   if (bottleneck) {
     y = b.relu(name + ".relu1", b.batch_norm(name + ".bn1", b.conv(name + ".conv1", x, in, width, 1), width));
     y = b.relu(name + ".relu2",
-               b.batch_norm(name + ".bn2", b.conv(name + ".conv2", y, width, width, 3, stride), width));
+               b.batch_norm(name + ".bn2", b.conv(name + ".conv2", y, width, width, 3, stride, groups), width));
     y = b.batch_norm(name + ".bn3", b.conv(name + ".conv3", y, width, out, 1), out, kBranchGain);
   } else {
     y = b.relu(name + ".relu1", b.batch_norm(name + ".bn1", b.conv(name + ".conv1", x, in, width, 3, stride), width));
@@ -54,16 +55,22 @@ std::string resnet_block(NetworkBuilder& b, const std::string& name, const std::
   return b.relu(name + ".output", sum);
 }
 
-std::string make_resnet(const std::string& name, const Ints& blocks, int64_t expansion, const ZooOptions& options) {
+// Inner convolutions of bottlenecks: `wide` times the usual channels, in groups.
+struct Bottleneck {
+  int64_t expansion = 4, wide = 1, groups = 1;
+};
+
+std::string make_resnet(const std::string& name, const Ints& blocks, const Bottleneck& inner,
+                        const ZooOptions& options) {
   NetworkBuilder b(name, options);
   std::string x = resnet_stem(b, options);
   int64_t in = 64;
   for (size_t stage = 0; stage < blocks.size(); ++stage) {
-    int64_t width = int64_t{64} << stage;
+    const int64_t base = int64_t{64} << stage, out = base * inner.expansion;
     for (int64_t i = 0; i < blocks[stage]; ++i) {
       int64_t stride = i == 0 && stage > 0 ? 2 : 1;
-      x = resnet_block(b, fmt::format("layer{}.{}", stage + 1, i), x, in, width, width * expansion, stride);
-      in = width * expansion;
+      x = resnet_block(b, fmt::format("layer{}.{}", stage + 1, i), x, in, base * inner.wide, out, stride, inner.groups);
+      in = out;
     }
   }
   b.head(x, in, options.batch, "fc");
@@ -147,50 +154,115 @@ struct Size {
   int64_t ZooOptions::* field;
 };
 constexpr Size kImage{"image", &ZooOptions::image}, kSequence{"sequence", &ZooOptions::sequence},
-    kWidth{"width", &ZooOptions::width};
-constexpr Size kSizes[] = {kImage, kSequence, kWidth};
+    kWidth{"width", &ZooOptions::width}, kLayers{"layers", &ZooOptions::layers}, kPast{"past", &ZooOptions::past};
+constexpr Size kSizes[] = {kImage, kSequence, kWidth, kLayers, kPast};
+constexpr std::string_view kPrecision = "precision";
 
 struct Row {
   const char* name;
   const char* description;
+  int64_t opset;  // the oldest with the network's operators
   std::vector<std::string_view> sizes;
   std::string (*make)(const ZooOptions&);
+  int64_t longest = kBertPositions;  // positions that the network knows
 };
+
+Row image_row(const char* name, const char* description, int64_t opset, std::string (*make)(const ZooOptions&)) {
+  return {name, description, opset, {kImage.name, kPrecision}, make};
+}
+
+Row bert_row(const char* name, const char* description, std::string (*make)(const ZooOptions&)) {
+  return {name, description, 13, {kSequence.name, kLayers.name, kPrecision}, make};
+}
+
+Row decoder_row(const char* name, const char* description, std::string (*make)(const ZooOptions&), int64_t longest) {
+  return {name, description, 17, {kSequence.name, kLayers.name, kPast.name, kPrecision}, make, longest};
+}
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows = {
-      {"mlp", "784-512-512-10 perceptron with ReLU", {}, make_mlp},
-      {"resnet18",
-       "ResNet-18, 1,000 classes",
+      {"mlp", "784-512-512-10 perceptron with ReLU", 13, {kPrecision}, make_mlp},
+      image_row("resnet18", "ResNet-18, 1,000 classes", 13,
+                [](const ZooOptions& o) { return make_resnet("resnet18", {2, 2, 2, 2}, {.expansion = 1}, o); }),
+      image_row("resnet34", "ResNet-34, 1,000 classes", 13,
+                [](const ZooOptions& o) { return make_resnet("resnet34", {3, 4, 6, 3}, {.expansion = 1}, o); }),
+      image_row("resnet50", "ResNet-50, 1,000 classes", 13,
+                [](const ZooOptions& o) { return make_resnet("resnet50", {3, 4, 6, 3}, {}, o); }),
+      image_row("wide_resnet50", "WideResNet-50-2, 1,000 classes (280 MB)", 13,
+                [](const ZooOptions& o) { return make_resnet("wide_resnet50", {3, 4, 6, 3}, {.wide = 2}, o); }),
+      image_row(
+          "resnext50", "ResNeXt-50 of 32 groups of 4 channels, 1,000 classes", 13,
+          [](const ZooOptions& o) { return make_resnet("resnext50", {3, 4, 6, 3}, {.wide = 2, .groups = 32}, o); }),
+      image_row("inception_v3", "Inception-v3, 1,000 classes; published for --image 299", 13, make_inception_v3),
+      image_row("densenet121", "DenseNet-121, 1,000 classes", 13, make_densenet121),
+      {"mobilenet_v2", "MobileNet-V2, 1,000 classes", 13, {kImage.name, kWidth.name, kPrecision}, make_mobilenet_v2},
+      image_row("mobilenet_v3", "MobileNet-V3, large, 1,000 classes", 14, make_mobilenet_v3),
+      image_row("vgg16", "VGG-16, 1,000 classes (550 MB)", 13, make_vgg16),
+      image_row("resnet3d18", "ResNet3D-18 over 16 frames of half of --image, 1,000 classes", 13, make_resnet3d18),
+      {"dcgan", "generator of DCGAN, 64 x 64 pixels", 13, {kPrecision}, make_dcgan},
+      image_row("deeplab_v3", "DeepLab-V3 on ResNet-50, 21 classes of pixels", 13, make_deeplab_v3),
+      {"vit", "ViT-B/16, 12 layers of 768 (350 MB)", 17, {kImage.name, kLayers.name, kPrecision}, make_vit},
+      {"detr",
+       "DETR on ResNet-50, 6 layers of 256 in each half, 100 boxes of 92 classes",
+       17,
+       {kImage.name, kLayers.name, kPrecision},
+       make_detr},
+      bert_row("bert-tiny", "BERT of 2 layers of 128, vocabulary 30,522",
+               [](const ZooOptions& o) { return make_bert({"bert-tiny", 2, 128, 2}, o); }),
+      bert_row("bert-small", "BERT of 4 layers of 512, vocabulary 30,522",
+               [](const ZooOptions& o) { return make_bert({"bert-small", 4, 512, 8}, o); }),
+      bert_row("bert-medium", "BERT of 8 layers of 512, vocabulary 30,522",
+               [](const ZooOptions& o) { return make_bert({"bert-medium", 8, 512, 8}, o); }),
+      bert_row("bert-base", "BERT of 12 layers of 768, vocabulary 30,522 (440 MB)",
+               [](const ZooOptions& o) { return make_bert({"bert-base", 12, 768, 12}, o); }),
+      bert_row("bert-large", "BERT of 24 layers of 1,024, vocabulary 30,522 (1.3 GB)",
+               [](const ZooOptions& o) { return make_bert({"bert-large", 24, 1024, 16}, o); }),
+      decoder_row(
+          "gpt2", "GPT-2 of 12 layers of 768, vocabulary 50,257 (500 MB)",
+          [](const ZooOptions& o) {
+            return make_decoder({"gpt2", DecoderFamily::kGpt2, 12, 768, 12, 12, 3072, 50257, 1024}, o);
+          },
+          1024),
+      decoder_row(
+          "opt-1.3b", "2 of the 24 layers of OPT-1.3b of 2,048, vocabulary 50,272 (820 MB)",
+          [](const ZooOptions& o) {
+            return make_decoder({"opt-1.3b", DecoderFamily::kOpt, 2, 2048, 32, 32, 8192, 50272, 2048}, o);
+          },
+          2048),
+      decoder_row(
+          "llama", "Llama of 12 layers of 768, vocabulary 32,000 (650 MB)",
+          [](const ZooOptions& o) {
+            return make_decoder({"llama", DecoderFamily::kLlama, 12, 768, 12, 12, 3072, 32000, 0}, o);
+          },
+          2048),
+      decoder_row(
+          "mistral-7b", "1 of the 32 layers of Mistral-7b of 4,096, vocabulary 32,000 (1.9 GB)",
+          [](const ZooOptions& o) {
+            return make_decoder({"mistral-7b", DecoderFamily::kLlama, 1, 4096, 32, 8, 14336, 32000, 0}, o);
+          },
+          4096),
+      {"mobilenet_v2-int8",
+       "MobileNet-V2 quantized to 8 bits, 1,000 classes",
+       13,
        {kImage.name},
-       [](const ZooOptions& o) { return make_resnet("resnet18", {2, 2, 2, 2}, 1, o); }},
-      {"resnet50",
-       "ResNet-50, 1,000 classes",
-       {kImage.name},
-       [](const ZooOptions& o) { return make_resnet("resnet50", {3, 4, 6, 3}, 4, o); }},
-      {"mobilenet_v2", "MobileNet-V2, 1,000 classes", {kImage.name, kWidth.name}, make_mobilenet_v2},
-      {"vgg16", "VGG-16, 1,000 classes (550 MB)", {kImage.name}, make_vgg16},
-      {"bert-tiny",
-       "BERT of 2 layers of 128, vocabulary 30,522",
-       {kSequence.name},
-       [](const ZooOptions& o) { return make_bert({"bert-tiny", 2, 128, 2}, o); }},
-      {"bert-base",
-       "BERT of 12 layers of 768, vocabulary 30,522 (440 MB)",
-       {kSequence.name},
-       [](const ZooOptions& o) { return make_bert({"bert-base", 12, 768, 12}, o); }},
-      {"mobilenet_v2-int8", "MobileNet-V2 quantized to 8 bits, 1,000 classes", {kImage.name}, make_mobilenet_v2_int8},
-      {"lstm-tagger", "two bidirectional LSTMs of 128 over words, 45 tags", {kSequence.name}, make_lstm_tagger},
+       make_mobilenet_v2_int8},
+      {"lstm-tagger",
+       "two bidirectional LSTMs of 128 over words, 45 tags",
+       14,
+       {kSequence.name, kPrecision},
+       make_lstm_tagger},
       {"whisper-tiny-encoder",
        "encoder of Whisper, 4 layers of 384, two frames a token",
-       {kSequence.name},
+       20,
+       {kSequence.name, kPrecision},
        make_whisper_encoder},
       {"llama-tiny",
        "one token of a Llama of 2 layers of 256, after --sequence - 1 of the past",
-       {kSequence.name},
+       23,
+       {kSequence.name, kPrecision},
        make_llama_decode},
-      {"unet-diffusion",
-       "U-Net of a diffusion model over features of an eighth of --image, 64 to 128 channels",
-       {kImage.name},
-       make_diffusion_unet},
+      image_row("unet-diffusion",
+                "U-Net of a diffusion model over features of an eighth of --image, 64 to 128 channels", 13,
+                make_diffusion_unet),
   };
   return kRows;
 }
@@ -201,6 +273,12 @@ bool has_size(const Row& row, std::string_view size) {
 
 }  // namespace
 
+std::optional<graph::DType> find_zoo_precision(std::string_view name) {
+  for (graph::DType dtype : {graph::DType::kF32, graph::DType::kF16, graph::DType::kBF16})
+    if (graph::dtype_name(dtype) == name) return dtype;
+  return std::nullopt;
+}
+
 std::vector<ZooEntry> zoo_models() {
   std::vector<ZooEntry> models;
   for (const Row& row : rows()) models.push_back({row.name, row.description});
@@ -208,7 +286,8 @@ std::vector<ZooEntry> zoo_models() {
 }
 
 Result<void> check_zoo_size(const std::string& name, std::string_view size) {
-  const bool is_size = std::any_of(std::begin(kSizes), std::end(kSizes), [&](const Size& s) { return s.name == size; });
+  const bool is_size = size == kPrecision ||
+                       std::any_of(std::begin(kSizes), std::end(kSizes), [&](const Size& s) { return s.name == size; });
   const auto row = std::find_if(rows().begin(), rows().end(), [&](const Row& r) { return r.name == name; });
   if (!is_size || row == rows().end() || has_size(*row, size)) return {};
   Strings with;
@@ -218,6 +297,29 @@ Result<void> check_zoo_size(const std::string& name, std::string_view size) {
                     fmt::format("leave it out; it belongs to {}", fmt::join(with, ", ")));
 }
 
+namespace {
+
+// The options with the network's opset; errors where the network has not what they set.
+Result<ZooOptions> checked_options(const Row& row, ZooOptions options) {
+  for (const Size& size : kSizes)
+    if (options.*size.field != ZooOptions().*size.field) TCC_TRY_VOID(check_zoo_size(row.name, size.name));
+  if (options.precision != graph::DType::kF32) TCC_TRY_VOID(check_zoo_size(row.name, kPrecision));
+  if (options.sequence < 1 || options.past < 0 || options.past + options.sequence > row.longest) {
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("zoo: sequence {} is not between 1 and {}", options.sequence,
+                                  row.longest - std::max<int64_t>(options.past, 0)),
+                      options.past == 0 ? "" : "tokens of the past count, too");
+  }
+  if (options.opset == 0) options.opset = row.opset;
+  if (options.opset < row.opset || options.opset > kNewestOpset) {
+    return make_error(ErrorClass::kUsage, fmt::format("zoo: opset {} is not between {} and {}, those of '{}'",
+                                                      options.opset, row.opset, kNewestOpset, row.name));
+  }
+  return options;
+}
+
+}  // namespace
+
 Result<std::string> zoo_model(const std::string& name, const ZooOptions& options) {
   if (options.batch < 1 || options.batch > 1024) {
     return make_error(ErrorClass::kUsage, fmt::format("zoo: batch {} is not between 1 and 1024", options.batch));
@@ -225,9 +327,8 @@ Result<std::string> zoo_model(const std::string& name, const ZooOptions& options
   if (options.image < 32 || options.image > 1024) {
     return make_error(ErrorClass::kUsage, fmt::format("zoo: image size {} is not between 32 and 1024", options.image));
   }
-  if (options.sequence < 1 || options.sequence > kBertPositions) {
-    return make_error(ErrorClass::kUsage,
-                      fmt::format("zoo: sequence {} is not between 1 and {}", options.sequence, kBertPositions));
+  if (options.layers < 0 || options.layers > 1000) {
+    return make_error(ErrorClass::kUsage, fmt::format("zoo: layers {} is not between 0 and 1000", options.layers));
   }
   if (options.width < 10 || options.width > 400) {
     return make_error(ErrorClass::kUsage, fmt::format("zoo: width {} % is not between 10 and 400", options.width));
@@ -235,9 +336,8 @@ Result<std::string> zoo_model(const std::string& name, const ZooOptions& options
   Strings names;
   for (const Row& row : rows()) {
     if (name == row.name) {
-      for (const Size& size : kSizes)
-        if (options.*size.field != ZooOptions().*size.field) TCC_TRY_VOID(check_zoo_size(name, size.name));
-      std::string bytes = row.make(options);
+      TCC_TRY(const ZooOptions checked, checked_options(row, options));
+      std::string bytes = row.make(checked);
       if (bytes.size() <= size_t{std::numeric_limits<int32_t>::max()}) return bytes;
       return input_error("zoo: '{}' with these options has more than 2 GiB, the limit of the format", name);
     }

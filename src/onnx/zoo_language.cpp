@@ -14,8 +14,9 @@ constexpr float kMasked = -3.40282347e38f;
 class BertBuilder {
  public:
   BertBuilder(const BertShape& shape, const ZooOptions& options)
-      : b_(shape.name, options,
-           shape.hidden * (kVocabulary + 1000 + shape.layers * (12 * shape.hidden + 20) + shape.hidden)),
+      : layers_(options.layers > 0 ? options.layers : shape.layers),
+        b_(shape.name, options,
+           shape.hidden * (kVocabulary + 1000 + layers_ * (12 * shape.hidden + 20) + shape.hidden)),
         w_(b_.writer()),
         shape_(shape),
         options_(options) {}
@@ -26,14 +27,14 @@ class BertBuilder {
     make_constants();
     std::string mask = make_mask();
     std::string x = embeddings();
-    for (int64_t layer = 0; layer < shape_.layers; ++layer) {
+    for (int64_t layer = 0; layer < layers_; ++layer) {
       std::string name = fmt::format("/encoder/layer.{}", layer);
       std::string attended = attention(name + "/attention", x, mask);
       std::string inner =
           gelu(name + "/intermediate", dense(name + "/intermediate/dense", attended, hidden(), 4 * hidden()));
       std::string y = dense(name + "/output/dense", inner, 4 * hidden(), hidden());
       y = node("Add", {y, attended}, name + "/output/Add");
-      bool last = layer + 1 == shape_.layers;
+      bool last = layer + 1 == layers_;
       x = layer_norm(name + "/output/LayerNorm", y, last ? "last_hidden_state" : "");
     }
     std::string first = w_.node("Gather", {x, "zero"}, {"/pooler/Gather"}, {{"axis", int64_t{1}}});
@@ -124,7 +125,9 @@ class BertBuilder {
     return node("Add", {bias, node("MatMul", {x, weight}, name + "/MatMul")}, name + "/Add");
   }
 
+  // One operator from opset 17 on, as exporters write it.
   std::string layer_norm(const std::string& name, const std::string& x, const std::string& output = "") {
+    if (b_.opset() >= 17) return b_.layer_norm(name, x, hidden(), 1e-12f, output);
     const std::vector<NamedAttribute> last{{"axes", Ints{-1}}};
     std::string mean = node("ReduceMean", {x}, name + "/ReduceMean", last);
     std::string d = node("Sub", {x, mean}, name + "/Sub");
@@ -172,6 +175,7 @@ class BertBuilder {
     return layer_norm(name + "/output/LayerNorm", node("Add", {y, x}, name + "/output/Add"));
   }
 
+  int64_t layers_;
   NetworkBuilder b_;
   ModelWriter& w_;
   BertShape shape_;

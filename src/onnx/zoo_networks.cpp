@@ -14,29 +14,13 @@ double deviation_of(int64_t in, int64_t out) {
   return std::sqrt(2.0 / static_cast<double>(in + out));
 }
 
-// x W + b, W stored in x out.
-std::string dense(NetworkBuilder& b, const std::string& name, const std::string& x, int64_t in, int64_t out,
-                  bool bias = true) {
-  std::string weight = b.normal(name + ".weight", {in, out}, deviation_of(in, out));
-  std::string y = b.writer().node("MatMul", {x, weight}, {name + "/MatMul"});
-  if (!bias) return y;
-  return b.writer().node("Add", {y, b.normal(name + ".bias", {out}, 0.05)}, {name + "/Add"});
-}
-
-std::string layer_norm(NetworkBuilder& b, const std::string& name, const std::string& x, int64_t hidden,
-                       const std::string& output = "") {
-  std::string scale = b.uniform(name + ".weight", {hidden}, 0.8, 1.2), bias = b.normal(name + ".bias", {hidden}, 0.05);
-  return b.writer().node("LayerNormalization", {x, scale, bias}, {output.empty() ? name + "/Norm" : output},
-                         {{"axis", int64_t{-1}}, {"epsilon", 1e-5f}});
-}
-
 }  // namespace
 
 // Words to tags: an embedding, layers of LSTMs in both directions, a linear layer. Huang, Xu, Yu, Bidirectional
 // LSTM-CRF Models for Sequence Tagging, 2015, without the CRF.
 std::string make_lstm_tagger(const ZooOptions& options) {
   constexpr int64_t kWords = 10'000, kEmbedding = 128, kHidden = 128, kLayers = 2, kTags = 45;
-  NetworkBuilder b("lstm-tagger", options, 3'000'000, 14);
+  NetworkBuilder b("lstm-tagger", options, 3'000'000);
   ModelWriter& w = b.writer();
   w.integer_input("words", {options.batch, options.sequence});
   std::string x = w.node("Gather", {b.normal("embedding.weight", {kWords, kEmbedding}, 1), "words"}, {"embedding"});
@@ -66,7 +50,7 @@ std::string make_lstm_tagger(const ZooOptions& options) {
 // has two frames for each position.
 std::string make_whisper_encoder(const ZooOptions& options) {
   constexpr int64_t kMel = 80, kHidden = 384, kHeads = 6, kLayers = 4, kSize = kHidden / kHeads;
-  NetworkBuilder b("whisper-tiny-encoder", options, 8'000'000, 20);
+  NetworkBuilder b("whisper-tiny-encoder", options, 8'000'000);
   ModelWriter& w = b.writer();
   const int64_t positions = options.sequence;
   w.input("mel", {options.batch, kMel, 2 * positions});
@@ -84,9 +68,9 @@ std::string make_whisper_encoder(const ZooOptions& options) {
   w.initializer("scale", {{}, std::vector<float>{1 / std::sqrt(static_cast<float>(kSize))}});
   for (int64_t layer = 0; layer < kLayers; ++layer) {
     const std::string name = fmt::format("layers.{}", layer);
-    std::string normal = layer_norm(b, name + ".attention_norm", x, kHidden);
+    std::string normal = b.layer_norm(name + ".attention_norm", x, kHidden);
     auto heads = [&](const char* which, const Ints& perm, bool bias) {
-      std::string y = dense(b, fmt::format("{}.{}", name, which), normal, kHidden, kHidden, bias);
+      std::string y = b.dense(fmt::format("{}.{}", name, which), normal, kHidden, kHidden, bias);
       y = w.node("Reshape", {y, "split"}, {fmt::format("{}.{}/Reshape", name, which)});
       return w.node("Transpose", {y}, {fmt::format("{}.{}/Transpose", name, which)}, {{"perm", perm}});
     };
@@ -98,12 +82,12 @@ std::string make_whisper_encoder(const ZooOptions& options) {
     std::string context = w.node("Transpose", {w.node("MatMul", {weights, value}, {name + ".context"})},
                                  {name + ".context/Transpose"}, {{"perm", Ints{0, 2, 1, 3}}});
     context = w.node("Reshape", {context, "join"}, {name + ".context/Reshape"});
-    x = w.node("Add", {x, dense(b, name + ".out", context, kHidden, kHidden)}, {name + ".attended"});
-    std::string inner = dense(b, name + ".fc1", layer_norm(b, name + ".norm", x, kHidden), kHidden, 4 * kHidden);
+    x = w.node("Add", {x, b.dense(name + ".out", context, kHidden, kHidden)}, {name + ".attended"});
+    std::string inner = b.dense(name + ".fc1", b.layer_norm(name + ".norm", x, kHidden), kHidden, 4 * kHidden);
     inner = w.node("Gelu", {inner}, {name + ".fc1/Gelu"});
-    x = w.node("Add", {x, dense(b, name + ".fc2", inner, 4 * kHidden, kHidden)}, {name + ".output"});
+    x = w.node("Add", {x, b.dense(name + ".fc2", inner, 4 * kHidden, kHidden)}, {name + ".output"});
   }
-  layer_norm(b, "norm", x, kHidden, "last_hidden_state");
+  b.layer_norm("norm", x, kHidden, 1e-5f, "last_hidden_state");
   w.output("last_hidden_state", {options.batch, positions, kHidden});
   return w.finish();
 }
@@ -113,7 +97,7 @@ std::string make_whisper_encoder(const ZooOptions& options) {
 std::string make_llama_decode(const ZooOptions& options) {
   constexpr int64_t kWords = 8192, kHidden = 256, kHeads = 8, kKeyHeads = 2, kLayers = 2, kInner = 688,
                     kSize = kHidden / kHeads;
-  NetworkBuilder b("llama-tiny", options, 6'000'000, 23);
+  NetworkBuilder b("llama-tiny", options, 6'000'000);
   ModelWriter& w = b.writer();
   const int64_t past = options.sequence - 1;
   w.integer_input("input_ids", {options.batch, 1});
@@ -138,12 +122,12 @@ std::string make_llama_decode(const ZooOptions& options) {
     const std::string name = fmt::format("layers.{}", layer);
     std::string h = norm(name + ".input_norm", x);
     auto turned = [&](const char* which, int64_t heads) {
-      std::string y = dense(b, fmt::format("{}.{}", name, which), h, kHidden, heads * kSize, false);
+      std::string y = b.dense(fmt::format("{}.{}", name, which), h, kHidden, heads * kSize, false);
       return w.node("RotaryEmbedding", {y, "cos", "sin", "position_ids"}, {fmt::format("{}.{}/Rotary", name, which)},
                     {{"num_heads", heads}});
     };
     std::string query = turned("q", kHeads), key = turned("k", kKeyHeads),
-                value = dense(b, name + ".v", h, kHidden, kKeyHeads * kSize, false);
+                value = b.dense(name + ".v", h, kHidden, kKeyHeads * kSize, false);
     Strings inputs{query, key, value}, outputs{name + ".context"};
     if (past > 0) {
       for (const char* which : {"key", "value"}) {
@@ -157,12 +141,12 @@ std::string make_llama_decode(const ZooOptions& options) {
     h = w.node("Attention", inputs, outputs,
                {{"q_num_heads", kHeads}, {"kv_num_heads", kKeyHeads}, {"is_causal", int64_t{1}}});
     for (size_t i = 1; i < outputs.size(); ++i) w.output(outputs[i], {options.batch, kKeyHeads, past + 1, kSize});
-    x = w.node("Add", {x, dense(b, name + ".o", h, kHidden, kHidden, false)}, {name + ".attended"});
+    x = w.node("Add", {x, b.dense(name + ".o", h, kHidden, kHidden, false)}, {name + ".attended"});
     h = norm(name + ".post_norm", x);
-    std::string gate = dense(b, name + ".gate", h, kHidden, kInner, false);
+    std::string gate = b.dense(name + ".gate", h, kHidden, kInner, false);
     gate = w.node("Mul", {gate, w.node("Sigmoid", {gate}, {name + ".gate/Sigmoid"})}, {name + ".gate/Mul"});
-    gate = w.node("Mul", {gate, dense(b, name + ".up", h, kHidden, kInner, false)}, {name + ".inner"});
-    x = w.node("Add", {x, dense(b, name + ".down", gate, kInner, kHidden, false)}, {name + ".output"});
+    gate = w.node("Mul", {gate, b.dense(name + ".up", h, kHidden, kInner, false)}, {name + ".inner"});
+    x = w.node("Add", {x, b.dense(name + ".down", gate, kInner, kHidden, false)}, {name + ".output"});
   }
   w.node("MatMul", {norm("norm", x), b.normal("head", {kHidden, kWords}, deviation_of(kHidden, kWords))}, {"logits"});
   w.output("logits", {options.batch, 1, kWords});
@@ -176,7 +160,7 @@ namespace {
 class QuantizedBuilder {
  public:
   QuantizedBuilder(const std::string& name, const ZooOptions& options)
-      : b_(name, options, 0, 13), w_(b_.writer()), rng_(options.seed ^ 0x51a7) {
+      : b_(name, options), w_(b_.writer()), rng_(options.seed ^ 0x51a7) {
     w_.typed_initializer("zero.i8", DType::kI8, {}, {0});
   }
 

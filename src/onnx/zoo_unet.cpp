@@ -14,7 +14,7 @@ constexpr int64_t kLatent = 4, kGroups = 32, kTime = 256, kHeads = 4;
 class UnetBuilder {
  public:
   explicit UnetBuilder(const ZooOptions& options)
-      : b_("unet-diffusion", options, 8'000'000, 13),
+      : b_("unet-diffusion", options, 8'000'000),
         w_(b_.writer()),
         batch_(options.batch),
         size_(std::max<int64_t>(options.image / 16 * 2, 4)) {}
@@ -49,7 +49,7 @@ class UnetBuilder {
     w_.initializer("groups", {{3}, Ints{0, kGroups, -1}});
     w_.initializer("ones", {{kGroups}, std::vector<float>(kGroups, 1)});
     w_.initializer("zeros", {{kGroups}, std::vector<float>(kGroups, 0)});
-    w_.initializer("twice", {{4}, std::vector<float>{1, 1, 2, 2}});
+    w_.typed_initializer("twice", graph::DType::kF32, {4}, {1, 1, 2, 2});  // Resize reads f32 only
     w_.initializer("column", {{2}, Ints{-1, 1}});
     w_.initializer("pixel", {{4}, Ints{0, -1, 1, 1}});
     std::vector<float> frequencies;

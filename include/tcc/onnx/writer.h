@@ -37,6 +37,10 @@ class ModelWriter {
   ModelWriter(const ModelWriter&) = delete;
   ModelWriter& operator=(const ModelWriter&) = delete;
 
+  // From now on, floats of inputs, outputs and initializers are stored as `dtype`, numbers beyond its range as its
+  // greatest one, and a Cast to f32 becomes one to it. Tensors of a named type keep theirs.
+  void store_floats_as(graph::DType dtype);
+
   // Dimensions are numbers, or names where `names` is not empty at that position.
   void input(const std::string& name, const graph::Shape& shape, const std::vector<std::string>& names = {});
   void integer_input(const std::string& name, const graph::Shape& shape);  // of i64
