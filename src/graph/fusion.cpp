@@ -1,5 +1,6 @@
 // fuse and plan_memory.
 #include <algorithm>
+#include <map>
 
 #include "passes_internal.h"
 #include "tcc/support/check.h"
@@ -24,6 +25,9 @@ constexpr int64_t kMinQueries = 4;
 // whose members read a value twice doubles with each of them: a group ends before its last value reads its operands
 // more often than this.
 constexpr double kMaxReads = 256;
+
+// Members of a diamond that joins a group.
+constexpr int64_t kMostInDiamond = 4;
 
 // How often the formula of one element reads the operand.
 double reads_in_formula(const Node& node) {
@@ -91,11 +95,61 @@ class Fuser {
   }
 
   void take_members(FusionGroup& group, double reads) {
-    while (const Node* next = next_member(group.output)) {
-      reads = reads_behind(*next, group.output, reads);
+    for (;;) {
+      if (const Node* next = next_member(group.output)) {
+        reads = reads_behind(*next, group.output, reads);
+        if (reads > kMaxReads) return;
+        append(group, next->id);
+        continue;
+      }
+      const std::vector<NodeId> members = diamond(group);
+      if (members.empty()) return;
+      std::map<ValueId, double> behind{{group.output, reads}};
+      for (NodeId id : members) {
+        const Node& node = graph_.node(id);
+        double sum = 0;
+        for (ValueId input : node.inputs) sum += behind.contains(input) ? behind[input] : 1;
+        behind[node.output] = sum * reads_in_formula(node);
+      }
+      reads = behind[graph_.node(members.back()).output];
       if (reads > kMaxReads) return;
-      append(group, next->id);
+      for (NodeId id : members) append(group, id);
     }
+  }
+
+  // Nodes between the group's last value, which several read, and the node where they meet, as in
+  // Where(Cast(m), x, m): elementwise and of its shape, with ready operands, and nothing else reads what they make.
+  // They are few, and the group is elementwise: what they read twice is cheap. Empty where they do not meet.
+  std::vector<NodeId> diamond(const FusionGroup& group) const {
+    std::vector<NodeId> members;
+    if (op_class(graph_.node(group.anchor).op) != OpClass::kElementwise) return {};
+    const Shape& shape = graph_.value(group.output).shape;
+    std::vector<ValueId> made{group.output};  // the last one is the value where the members may meet
+    auto is_made = [&](ValueId id) { return std::find(made.begin(), made.end(), id) != made.end(); };
+    auto is_member = [&](NodeId id) { return std::find(members.begin(), members.end(), id) != members.end(); };
+    while (std::ssize(members) < kMostInDiamond) {
+      const Node* next = nullptr;
+      for (ValueId value : made) {
+        if (is_output_[static_cast<size_t>(value)] && value != made.back()) return {};
+        for (NodeId id : consumers_[static_cast<size_t>(value)]) {
+          const Node& node = graph_.node(id);
+          if (is_member(id) || group_of_[static_cast<size_t>(id)] != kNone) continue;
+          if (op_class(node.op) != OpClass::kElementwise || graph_.value(node.output).shape != shape) continue;
+          const bool ready = std::all_of(node.inputs.begin(), node.inputs.end(),
+                                         [&](ValueId input) { return is_made(input) || is_ready(input); });
+          if (ready && (next == nullptr || id < next->id)) next = &node;
+        }
+      }
+      if (next == nullptr || is_output_[static_cast<size_t>(group.output)]) return {};
+      members.push_back(next->id);
+      made.push_back(next->output);
+      const bool closed = std::all_of(made.begin(), made.end() - 1, [&](ValueId value) {
+        const auto& readers = consumers_[static_cast<size_t>(value)];
+        return !is_output_[static_cast<size_t>(value)] && std::all_of(readers.begin(), readers.end(), is_member);
+      });
+      if (closed) return members;
+    }
+    return {};
   }
 
   // The contraction that keeps this one from taking the elementwise operator where their results meet, if it can run
