@@ -87,13 +87,15 @@ void compare(const task::Task& task, const std::vector<TensorData>& got, const s
     const size_t p = n++;
     if (b->role != ir::BufferRole::kOutput) continue;
     double scale = std::numeric_limits<double>::min();
-    for (int64_t i = 0; i < expected[p].size(); ++i) scale = std::max(scale, std::fabs(expected[p].at(i)));
+    for (int64_t i = 0; i < expected[p].size(); ++i)
+      if (std::isfinite(expected[p].at(i))) scale = std::max(scale, std::fabs(expected[p].at(i)));
     const double allowed = allowed_error(task, *b, tolerance);
     result.allowed = std::max(result.allowed, allowed);
     for (int64_t i = 0; i < got[p].size(); ++i) {
       if (!written.empty() && !written[p][static_cast<size_t>(i)]) continue;
       const double x = got[p].at(i), y = expected[p].at(i);
-      const double error = std::isfinite(x) ? std::fabs(x - y) / scale : HUGE_VAL;
+      const bool same = x == y || (std::isnan(x) && std::isnan(y));
+      const double error = same ? 0 : std::isfinite(x) && std::isfinite(y) ? std::fabs(x - y) / scale : HUGE_VAL;
       result.max_error = std::max(result.max_error, error);
       if (error > allowed && result.failure.empty())
         result.failure = fmt::format("element {} of output {} is {:.7g}, not {:.7g}", i, p, x, y);

@@ -1,10 +1,13 @@
 // Random graphs over all operators of the graph: diamonds, broadcasts, odd shapes, values that several nodes read.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tcc/graph/graph.h"
@@ -472,5 +475,19 @@ class GraphMaker {
   Graph g_;
   std::vector<Known> known_;
 };
+
+// The nodes in their order.
+inline std::string text_of(const Graph& graph) {
+  std::string text;
+  for (graph::NodeId id : graph.order) {
+    const graph::Node& node = graph.node(id);
+    text += fmt::format("%{} {} {} = {}(", node.output, graph::dtype_name(graph.value(node.output).dtype),
+                        graph::shape_text(graph.value(node.output).shape), graph::node_name(node));
+    for (ValueId input : node.inputs)
+      text += fmt::format("%{}:{} ", input, graph::shape_text(graph.value(input).shape));
+    text += ")\n";
+  }
+  return text;
+}
 
 }  // namespace tcc::driver_test

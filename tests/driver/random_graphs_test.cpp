@@ -111,19 +111,6 @@ std::string difference(const Graph& graph, const std::vector<graph::BoundedTenso
   return "";
 }
 
-std::string text_of(const Graph& graph) {
-  std::string text;
-  for (graph::NodeId id : graph.order) {
-    const graph::Node& node = graph.node(id);
-    text += fmt::format("%{} {} {} = {}(", node.output, graph::dtype_name(graph.value(node.output).dtype),
-                        graph::shape_text(graph.value(node.output).shape), graph::node_name(node));
-    for (ValueId input : node.inputs)
-      text += fmt::format("%{}:{} ", input, graph::shape_text(graph.value(input).shape));
-    text += ")\n";
-  }
-  return text;
-}
-
 }  // namespace
 
 TEST_CASE("random graphs over all operators equal the reference", "[fuzz]") {

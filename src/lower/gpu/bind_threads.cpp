@@ -130,7 +130,7 @@ class Binder {
 
   Stmt pieces(Stmt s, const Context& at) {
     if (!verdict_) return s;
-    if (!is_joint(s)) return piece(s, at);
+    if (!is_joint(s) && !has_shared_once(s)) return piece(s, at);
     switch (s->kind) {
       case StmtKind::kSeq: {
         std::vector<Stmt> stmts;
@@ -246,6 +246,18 @@ class Binder {
   bool is_at_home(Id id, std::array<bool, 3> home, std::array<bool, 3> covered) const {
     if (spread_.parts.contains(id) || spread_.copies.contains(id)) home[0] = covered[0] = false;
     return home == covered;
+  }
+
+  // Has a statement that is_shared_once takes out of what each thread does: the copy of a single element, whose loop
+  // has been folded away.
+  bool has_shared_once(Stmt s) const {
+    bool found = false;
+    visit(s, [&](Stmt x) {
+      if (const If* branch = as<If>(x); branch != nullptr && varies(branch->condition)) return false;
+      if (x->kind == StmtKind::kStore) found |= is_shared_once(x, touched_buffers(x));
+      return !found;
+    });
+    return found && s->kind != StmtKind::kStore;
   }
 
   // What the block shares and no thread's number changes, a copy of a single element say, is done once.
