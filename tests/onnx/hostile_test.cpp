@@ -19,7 +19,7 @@
 //   more than 2 GiB                                     a model of more bytes than the format allows ...
 //   folding that takes too long                         importing ends when its time is up
 //   truncated while it is read                          support: a mapped file that loses its end is named ...
-//   random bytes changed                                onnx_test: mutated models never crash; robustness: input_test
+//   random bytes changed                                mutation_test; robustness: input_test
 //   names with quotes, line ends, terminal codes        package: the emitted files ... name nothing of the model;
 //                                                         onnx_test: unsupported operators ... with clean names
 #include <sys/inotify.h>
