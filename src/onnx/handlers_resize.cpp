@@ -286,6 +286,10 @@ Result<void> import_resize(NodeContext& c) {
       t.out = static_cast<int64_t>(std::floor(scale * static_cast<double>(t.in) + 0.5));
     }
   }
+  // The nodes that it becomes want their axes in order.
+  std::sort(tables.begin(), tables.end(), [](const AxisTable& a, const AxisTable& b) { return a.axis < b.axis; });
+  for (size_t i = 1; i < tables.size(); ++i)
+    if (tables[i].axis == tables[i - 1].axis) return input_error("axis {} is listed twice", tables[i].axis);
   return resized(c, std::move(tables), o);
 }
 

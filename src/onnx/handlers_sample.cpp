@@ -1,5 +1,6 @@
-// Operators that read an image between its elements, at places that are computed: GridSample and RoiAlign. Images
-// become rows of channels, a gather reads one row for each tap, and the taps' weighted sum is a reduction.
+// Operators that read an image between its elements, at places that are computed: GridSample, RoiAlign and DeformConv.
+// Images become rows of channels, a gather reads one row for each tap, and the taps' weighted sum is a reduction.
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -271,6 +272,121 @@ Result<void> import_roi_align(NodeContext& c) {
   Made pooled = c.reduce(mode == "avg" ? Op::kReduceSum : Op::kReduceMax, product, {2, 3, 5, 6}, false);
   if (mode == "avg") pooled = n.mul(pooled, n.number(1 / static_cast<double>(ratio * ratio)));
   return c.finish(c.rearrange(pooled, {rois, height, width, channels}, {0, 3, 1, 2}, out));
+}
+
+namespace {
+
+struct DeformShape {
+  Shape x, extents, kernel, out, strides, pads, dilations;  // spatial axes only, but for x
+  int64_t group = 1, offset_group = 1;
+  int64_t taps() const { return graph::element_count(kernel); }
+  int64_t places() const { return graph::element_count(out); }
+};
+
+// A list of the attribute, or `otherwise` everywhere.
+Result<Shape> numbers_of(NodeContext& c, const char* name, size_t count, int64_t otherwise, int64_t least) {
+  TCC_TRY(const auto listed, c.get_ints(name));
+  const Shape numbers = listed ? *listed : Shape(count, otherwise);
+  if (numbers.size() != count ||
+      std::any_of(numbers.begin(), numbers.end(), [&](int64_t n) { return n < least || n > graph::kMaxElements; }))
+    return input_error("{} is {}, expected {} numbers from {} on", name, graph::shape_text(numbers), count, least);
+  return numbers;
+}
+
+Result<DeformShape> read_deform_shape(NodeContext& c) {
+  DeformShape s;
+  s.x = c.input_value(0).shape;
+  const Shape w = c.input_value(1).shape, offset = c.input_value(2).shape;
+  if (s.x.size() < 3 || w.size() != s.x.size() || offset.size() != s.x.size())
+    return input_error("image {}, weight {} and offset {} do not fit", graph::shape_text(s.x), graph::shape_text(w),
+                       graph::shape_text(offset));
+  const size_t axes = s.x.size() - 2;
+  if (axes > 3) return refuse(Refusal::kTooLarge, "has {} spatial axes; at most 3 are supported", axes);
+  s.extents.assign(s.x.begin() + 2, s.x.end());
+  s.out.assign(offset.begin() + 2, offset.end());
+  TCC_TRY(s.strides, numbers_of(c, "strides", axes, 1, 1));
+  TCC_TRY(s.pads, numbers_of(c, "pads", 2 * axes, 0, 0));
+  TCC_TRY(s.dilations, numbers_of(c, "dilations", axes, 1, 1));
+  TCC_TRY(const auto kernel, c.get_ints("kernel_shape"));
+  s.kernel.assign(w.begin() + 2, w.end());
+  if (kernel && *kernel != s.kernel)
+    return input_error("kernel_shape {} is not that of the weight {}", graph::shape_text(*kernel),
+                       graph::shape_text(w));
+  TCC_TRY(s.group, c.get_int("group", 1));
+  TCC_TRY(s.offset_group, c.get_int("offset_group", 1));
+  const int64_t channels = s.x[1];
+  if (s.group < 1 || s.offset_group < 1 || channels % s.group != 0 || channels % s.offset_group != 0 ||
+      w[0] % s.group != 0 || w[1] != channels / s.group)
+    return input_error("{} channels and the weight {} do not fit {} groups and {} groups of offsets", channels,
+                       graph::shape_text(w), s.group, s.offset_group);
+  Shape wanted{s.x[0], s.offset_group * s.taps() * static_cast<int64_t>(axes)};
+  for (size_t i = 0; i < axes; ++i) {
+    const int64_t room = s.extents[i] + s.pads[i] + s.pads[i + axes] - s.dilations[i] * (s.kernel[i] - 1) - 1;
+    wanted.push_back(room < 0 ? 0 : room / s.strides[i] + 1);
+  }
+  if (offset != wanted)
+    return input_error("offset has shape {}, expected {}", graph::shape_text(offset), graph::shape_text(wanted));
+  wanted[1] = s.offset_group * s.taps();
+  if (c.has_input(4) && c.input_value(4).shape != wanted)
+    return input_error("mask has shape {}, expected {}", graph::shape_text(c.input_value(4).shape),
+                       graph::shape_text(wanted));
+  if (c.has_input(3) && c.input_value(3).shape != Shape{w[0]})
+    return input_error("bias has shape {}, expected {} numbers", graph::shape_text(c.input_value(3).shape), w[0]);
+  if (!graph::is_float(c.input_value(0).dtype))
+    return refuse(Refusal::kElementType, "DeformConv does not take {}", graph::dtype_name(c.input_value(0).dtype));
+  if (graph::element_count(offset) == 0 || graph::element_count(s.x) == 0 || w[0] == 0)
+    return refuse(Refusal::kNoElements, "nothing is sampled from {}", graph::shape_text(s.x));
+  return s;
+}
+
+// Where each tap of the kernel reads along one axis without an offset, of shape 1, taps, places.
+std::vector<double> grid_along(const DeformShape& s, size_t axis) {
+  std::vector<double> places;
+  auto digit = [](int64_t index, const Shape& extents, size_t at) {
+    for (size_t d = extents.size(); d-- > at + 1;) index /= extents[d];
+    return index % extents[at];
+  };
+  for (int64_t k = 0; k < s.taps(); ++k)
+    for (int64_t p = 0; p < s.places(); ++p)
+      places.push_back(static_cast<double>(digit(p, s.out, axis) * s.strides[axis] - s.pads[axis] +
+                                           digit(k, s.kernel, axis) * s.dilations[axis]));
+  return places;
+}
+
+}  // namespace
+
+// Dai et al., Deformable Convolutional Networks, 2017; Zhu et al., Deformable ConvNets v2, 2019 (the mask). The image
+// is read at the grid of a convolution plus the offsets, and a product with the weights follows.
+Result<void> import_deform_conv(NodeContext& c) {
+  TCC_TRY(const DeformShape s, read_deform_shape(c));
+  const DType dtype = c.input_value(0).dtype, place_type = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const auto axes = static_cast<int64_t>(s.extents.size());
+  const int64_t images = s.x[0] * s.offset_group, channels = s.x[1] / s.offset_group, taps = s.taps(),
+                places = s.places(), elements = graph::element_count(s.extents), filters = c.input_value(1).shape[0];
+  Numbers n(c, place_type);
+  Made offsets = c.emit_reshape(c.cast(c.input(2), place_type), {images, taps, axes, places});
+  std::vector<Taps> along;
+  for (size_t i = 0; i < s.extents.size(); ++i) {
+    Made moved = c.emit_reshape(c.slice(offsets, 2, static_cast<int64_t>(i), 1), {images, taps, places});
+    Made grid =
+        c.constant(place_type, {1, taps, places}, graph::make_constant_from_doubles(place_type, grid_along(s, i)));
+    Made place = c.emit_reshape(n.add(grid, moved), {images, taps * places, 1});
+    along.push_back(taps_along(c, n, {.taps = 2, .align_corners = true}, place, s.extents[i]));
+  }
+  const Taps all = joined_taps(c, along, s.extents, images, taps * places, 2);
+  Made rows = c.rearrange(c.input(0), {images, channels, elements}, {0, 2, 1}, {images, elements, channels});
+  Made read = c.emit(Op::kGatherNd, graph::GatherNdAttrs{1}, {rows, all.positions});  // images, taps places, corners, C
+  Made sum = c.reduce(Op::kReduceSum, c.arithmetic(Op::kMul, c.cast(read, place_type), all.weights), {2}, false);
+  if (c.has_input(4)) sum = n.mul(sum, c.emit_reshape(c.cast(c.input(4), place_type), {images, taps * places, 1}));
+  const int64_t terms = s.x[1] / s.group * taps;
+  Made columns =
+      c.rearrange(c.cast(sum, dtype), {images, taps, places, channels}, {0, 3, 1, 2}, {s.x[0], s.group, terms, places});
+  Made weights = c.emit_reshape(c.input(1), {s.group, filters / s.group, terms});
+  Made y = c.emit(Op::kMatMul, graph::MatMulAttrs{}, {weights, columns});
+  if (c.has_input(3)) y = c.arithmetic(Op::kAdd, y, c.emit_reshape(c.input(3), {s.group, filters / s.group, 1}));
+  Shape out{s.x[0], filters};
+  out.insert(out.end(), s.out.begin(), s.out.end());
+  return c.finish(c.emit_reshape(y, out));
 }
 
 }  // namespace tcc::onnx

@@ -156,6 +156,7 @@ constexpr int64_t kNow = kNewestOpset;
   X("QuantizeLinear", 10, kNow, 2, 3, import_quantize_linear) \
   X("RNN", 1, kNow, 3, 6, import_rnn) \
   X("ReverseSequence", 10, kNow, 2, 2, import_reverse_sequence) \
+  X("LinearAttention", 27, kNow, 3, 6, import_linear_attention) \
   X("RotaryEmbedding", 23, kNow, 3, 4, import_rotary_embedding) \
   X("STFT", 17, kNow, 2, 4, import_stft) \
   X("SimplifiedLayerNormalization", 1, kNow, 2, 2, import_simplified_layer_norm) \
@@ -200,6 +201,7 @@ constexpr int64_t kNow = kNewestOpset;
   X("Compress", 9, kNow, 2, 2, import_compress) \
   X("CumProd", 26, kNow, 2, 2, import_cumulative) \
   X("CumSum", 11, kNow, 2, 2, import_cumulative) \
+  X("DeformConv", 19, kNow, 3, 5, import_deform_conv) \
   X("GridSample", 16, kNow, 2, 2, import_grid_sample) \
   X("MaxUnpool", 9, kNow, 2, 3, import_max_unpool) \
   X("Multinomial", 7, kNow, 1, 1, import_multinomial) \

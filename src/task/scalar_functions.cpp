@@ -213,8 +213,9 @@ Number shift_left(const Number& x, const Number& y) {
 Number shift_right(const Number& x, const Number& y) {
   Builder& b = x.b();
   Expr by = wide_integer(y), fits = b.logical_and(b.le(b.integer(0), by), b.lt(by, b.integer(63)));
-  Expr moved = b.floor_div(wide_integer(x), power_of_two(b, b.max(b.integer(0), b.min(by, b.integer(62)))));
-  return {b, b.cast(b.select(fits, moved, b.integer(0)), x.type())};
+  Expr from = wide_integer(x), sign = b.select(b.lt(from, b.integer(0)), b.integer(-1), b.integer(0));
+  Expr moved = b.floor_div(from, power_of_two(b, b.max(b.integer(0), b.min(by, b.integer(62)))));
+  return {b, b.cast(b.select(fits, moved, sign), x.type())};
 }
 
 // A number with the top bit is above all without.

@@ -61,12 +61,13 @@ inline double bit_or(double x, double y) {
 inline double bit_xor(double x, double y) {
   return static_cast<double>(bits_of(x) ^ bits_of(y));
 }
-// By 63 bits and more, or fewer than 0, nothing is left.
+// By 63 bits and more, or fewer than 0, nothing is left but the sign.
 inline double shift_left(double x, double y) {
   return y < 0 || y >= 63 ? 0 : std::ldexp(x, static_cast<int>(y));
 }
 inline double shift_right(double x, double y) {
-  return y < 0 || y >= 63 ? 0 : std::floor(std::ldexp(x, -static_cast<int>(y)));
+  if (y < 0 || y >= 63) return x < 0 ? -1 : 0;
+  return std::floor(std::ldexp(x, -static_cast<int>(y)));
 }
 inline double select(bool condition, double a, double b) {
   return condition ? a : b;
