@@ -155,9 +155,10 @@ LANGUAGE = {
     "mamba": ("Mamba", "ForCausalLM", {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 200, "state_size": 8}),
     "mistral": ("Mistral", "ForCausalLM", {**SMALL, "num_key_value_heads": 2}),
     "mobilebert": ("MobileBert", "Model", {**SMALL, "embedding_size": 32, "intra_bottleneck_size": 32}),
-    "modernbert": ("ModernBert", "Model", SMALL),
+    "modernbert": ("ModernBert", "Model", {**SMALL, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+                                           "cls_token_id": 1, "sep_token_id": 2}),
     "mpnet": ("MPNet", "Model", SMALL),
-    "nystromformer": ("Nystromformer", "Model", {**SMALL, "segment_means_seq_len": 16, "num_landmarks": 4}),
+    "nystromformer": ("Nystromformer", "Model", {**SMALL, "segment_means_seq_len": 16, "num_landmarks": 16}),
     "olmo": ("Olmo", "ForCausalLM", SMALL),
     "opt": ("OPT", "ForCausalLM", {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 128,
                                   "vocab_size": 200, "word_embed_proj_dim": 64}),
@@ -168,7 +169,7 @@ LANGUAGE = {
     "roberta": ("Roberta", "Model", SMALL),
     "roformer": ("RoFormer", "Model", SMALL),
     "squeezebert": ("SqueezeBert", "Model", {**SMALL, "embedding_size": 64}),
-    "stablelm": ("StableLm", "ForCausalLM", SMALL),
+    "stablelm": ("StableLm", "ForCausalLM", {**SMALL, "hidden_size": 128}),
     "t5_encoder": ("T5", "EncoderModel", {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_kv": 16, "d_ff": 128,
                                          "vocab_size": 200}),
     "xlm_roberta": ("XLMRoberta", "Model", SMALL),
@@ -231,7 +232,8 @@ for network in PICTURES:
 def whisper_encoder():
     import transformers
     config = transformers.WhisperConfig(d_model=64, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=128,
-                                        max_source_positions=50, vocab_size=200)
+                                        max_source_positions=50, vocab_size=200, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+                                        decoder_start_token_id=1)
     config._attn_implementation = "eager"
     model = transformers.WhisperModel(config).encoder
     return First(model, ["input_features"]), (torch.randn(1, 80, 100),), ["input_features"]
