@@ -135,6 +135,7 @@ Json verification_json(const driver::VerifyReport& report) {
                   {"allowed", output.allowed_there},
                   {"terms", output.terms},
                   {"wrong", output.wrong},
+                  {"flushed", output.flushed},
                   {"failure", output.failure}});
     json["outputs"].push_back(check);
   }
@@ -151,6 +152,10 @@ std::string tensors_text(const driver::VerifyReport& report) {
     text += fmt::format("        error {:.3g} of scale {:.4g} at {}: {:.7g} for {:.7g}; {}: {}\n", output.error_there,
                         output.scale, output.where, output.actual_there, output.expected_there, bound_text(output),
                         verdict_word(output.verdict));
+    if (output.flushed > 0)
+      text +=
+          fmt::format("        {} below the smallest normal number of {} in the reference {} 0: kernels flush them\n",
+                      plural(output.flushed, "value"), output.actual.type, output.flushed == 1 ? "is" : "are");
   }
   return text;
 }

@@ -98,6 +98,16 @@ void describe_worst(OutputCheck& check, const TensorSpec& spec, const std::vecto
   check.allowed_there = reference.allowed[worst] / scale;
 }
 
+// Whether the library has 0 in place of a number that its type can hold, but not as a normal one.
+bool is_flushed(graph::DType dtype, double actual, double expected) {
+  if (actual != 0 || expected == 0 || !graph::is_float(dtype)) return false;
+  const double normal = graph::smallest_normal(dtype);
+  if (std::fabs(expected) >= normal) return false;
+  const std::vector<double> stored =
+      graph::constant_doubles(graph::make_constant_from_doubles(dtype, std::vector<double>{expected}), dtype, 1);
+  return stored[0] != 0;
+}
+
 OutputCheck check_output(const TensorSpec& spec, const std::vector<double>& actual,
                          const graph::BoundedTensor& reference) {
   OutputCheck check;
@@ -111,6 +121,7 @@ OutputCheck check_output(const TensorSpec& spec, const std::vector<double>& actu
     const double share = error_share(spec.dtype, actual[i], expected[i], reference.allowed[i]);
     if (share > worst.share) worst = {share, i};
     check.wrong += share > 1 ? 1 : 0;
+    check.flushed += is_flushed(spec.dtype, actual[i], expected[i]) ? 1 : 0;
     const double difference = std::fabs(actual[i] - expected[i]);
     if (std::isfinite(difference) && difference > 0)
       check.max_error =

@@ -132,3 +132,17 @@ TEST_CASE("U4: verify takes inputs and expected outputs from files", "[cli]") {
   CHECK(one != two);
   CHECK(one == verify({"--input-seed", "a=3"}).out);
 }
+
+TEST_CASE("verify names results below the normal range that kernels flush", "[cli]") {
+  Sandbox box;
+  spill(box.path("exp.onnx"), chain_model({"Exp"}));
+  save(box.path("in.npz"), {{"x", {0, 1, -90, -100}}});  // 8e-40 is a denormal of f32, 4e-44 one of a few bits
+  const Outcome small = box.tcc({"verify", "exp.onnx", "--inputs", "in.npz"});
+  INFO(small.out << small.err);
+  CHECK(small.exit_code == 0);
+  CHECK_THAT(small.out, Contains("2 values below the smallest normal number of f32 in the reference are 0"));
+  const Outcome json = box.tcc({"verify", "exp.onnx", "--inputs", "in.npz", "--json"});
+  CHECK(Json::parse(json.out).at("outputs").at(0).at("flushed") == 2);
+  save(box.path("normal.npz"), {{"x", {0, 1, -80, 2}}});
+  CHECK_THAT(box.tcc({"verify", "exp.onnx", "--inputs", "normal.npz"}).out, !Contains("smallest normal"));
+}

@@ -235,7 +235,7 @@ class GraphMaker {
       if (chance(2)) a.axes.push_back(i);
     a.keep_dims = chance(2);
     const bool picks = op == Op::kReduceMax || op == Op::kReduceMin, real = graph::is_float(value(x->id).dtype);
-    a.keeps_nan = picks && real && !a.axes.empty();
+    a.keeps_nan = picks && real;
     add(op, a, {x->id}, x->exact && (picks || !real));
   }
   void product() {

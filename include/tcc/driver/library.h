@@ -36,6 +36,7 @@ struct OutputCheck {
   double error_there = 0, allowed_there = 0;    // as shares of `scale`; 0: its elements must be equal
   int64_t terms = 1;                            // that meet in an element of the operator that gives the output
   int64_t wrong = 0;                            // elements beyond their bounds
+  int64_t flushed = 0;                          // elements that are 0, and below the smallest normal in the reference
   Verdict verdict = Verdict::kRight;
   std::string failure;  // why it is not right; "" when it is
 };
