@@ -23,8 +23,8 @@ struct ModelArguments {
   std::vector<std::string> shapes, dims, frozen;  // NAME=1x3x224x224, NAME=8, NAME=@FILE
   bool external_symlinks = false;
   std::optional<uint64_t> reseed;
-  int64_t zoo_batch = 1, zoo_image = 224, zoo_sequence = 128, zoo_width = 100,
-          zoo_layers = 0, zoo_past = 0, zoo_opset = 0;
+  int64_t zoo_batch = 1, zoo_image = 224, zoo_sequence = 128, zoo_width = 100, zoo_layers = 0, zoo_past = 0,
+          zoo_opset = 0;
   std::string zoo_precision = "f32";
   uint64_t zoo_seed = 1;
   std::string layouts = "plain";
