@@ -60,6 +60,7 @@ TEST_CASE("every operator of the importer is drawn or is left out for a reason")
         "CumProd",
         "DeformConv",
         "Det",
+        "LinearAttention",
         "MaxRoiPool",
         "MaxUnpool",
         "NonMaxSuppression",
