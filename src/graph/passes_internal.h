@@ -25,6 +25,8 @@ Result<void> need_axis(int64_t axis, const Shape& shape);
 // A number as an integer type keeps it: truncated, wrapped to its width.
 double wrap_integer(double v, DType dtype);
 
+void remove_dead_nodes(Graph& graph);
+
 // LayerNorm and Gelu written out in smaller operators become one node each, where nothing else reads the parts.
 void fuse_patterns(Graph& graph);
 

@@ -92,8 +92,11 @@ void GroupNest::plan_direct_conv(const graph::Node& node) {
   add_stage("conv", node, true, [=, this](const std::string& name, const Tensor& out) {
     Tensor source = operand(c.node.inputs[0]);
     Stmt copy = nullptr;
-    if (c.padded()) copy = emit_padded(c, source);
-    if (c.gathered) copy = emit_gathered(c, source);
+    // Copies of integers keep their 8 bits.
+    const graph::DType held = value(c.node.inputs[0]).dtype;
+    const Type type = graph::is_byte(held) ? ir_type(held) : compute_;
+    if (c.padded()) copy = computing(type, [&] { return emit_padded(c, source); });
+    if (c.gathered) copy = computing(type, [&] { return emit_gathered(c, source); });
     return b().seq(std::array<Stmt, 2>{copy, emit_conv(c, name, out, source)});
   });
   if (node.inputs.size() != 3) return;
@@ -115,8 +118,9 @@ Stmt GroupNest::emit_padded(const ConvNest& c, Tensor& source) {
   if (c.attrs.block_in > 1) shape.push_back(c.attrs.block_in);
   begin.resize(shape.size(), 0);
   source = make_temp(kPadBlock, shape);
+  const auto around = static_cast<double>(c.attrs.pad_value);
   return map_nest(kPadBlock, axes_of(shape), source,
-                  [&](const Exprs& at) { return read_padded(operand(c.node.inputs[0]), at, shape, begin); });
+                  [&](const Exprs& at) { return read_padded(operand(c.node.inputs[0]), at, shape, begin, around); });
 }
 
 Stmt GroupNest::emit_gathered(const ConvNest& c, Tensor& source) {

@@ -21,6 +21,9 @@ constexpr int32_t kNone = -1;
 // --- attributes --------------------------------------------------------------------------------------------------
 
 struct NoAttrs {};
+// Conv, Gemm and MatMul take two tensors of one type, or two of integers of 8 bits, signed or not. Of these the sums
+// are exact integers: the result is i32, and a bias is i32, too.
+//
 // Input N,C,spatial... with one to three spatial axes; weight M,C/group,kernel...; optional bias M. All vectors have
 // one entry per spatial axis.
 //
@@ -36,6 +39,7 @@ struct ConvAttrs {
   int64_t group = 1;
   int64_t block_in = 1, block_out = 1;
   int64_t winograd = 0;
+  int64_t pad_value = 0;  // of the positions outside the input, where that holds integers of 8 bits
 };
 // Windows over the spatial axes of N,C,spatial.... With ceil_mode the last window may start inside and reach beyond the
 // padded input. MaxPool ignores positions outside the input. AveragePool divides by the number of window positions

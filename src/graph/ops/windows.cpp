@@ -164,8 +164,7 @@ Result<void> Typing::need_channels(size_t i, int64_t channels, const char* what)
 
 Result<TensorType> Typing::conv() const {
   const auto& a = node_.as<ConvAttrs>();
-  TCC_TRY_VOID(need_product_type());
-  TCC_TRY_VOID(need_one_type());
+  TCC_TRY_VOID(need_product_types());
   TCC_TRY_VOID(need_block(a.block_in));
   if (a.winograd != 0) return winograd_conv(a);
   const Shape input = plain_channels(shape(0), a.block_in);
@@ -195,7 +194,10 @@ Result<TensorType> Typing::conv() const {
   }
   Shape out{input[0], filters};
   TCC_TRY_VOID(append_window_extents(window, input, out));
-  return done(blocked_channels(out, a.block_out));
+  if (a.pad_value != 0 && (!is_byte(in(0).dtype) || wrap_integer(static_cast<double>(a.pad_value), in(0).dtype) !=
+                                                        static_cast<double>(a.pad_value)))
+    return input_error("pad_value {} is not a number of {}", a.pad_value, dtype_name(in(0).dtype));
+  return summed(blocked_channels(out, a.block_out));
 }
 
 Result<TensorType> Typing::winograd_conv(const ConvAttrs& a) const {
@@ -254,6 +256,18 @@ Result<TensorType> Typing::lrn() const {
 
 void Runner::conv() {
   const auto& a = node_.as<ConvAttrs>();
+  // Sums over x - p with zeros around, plus p times the sum of a filter.
+  const auto p = static_cast<double>(a.pad_value);
+  HostTensor shifted, bias;
+  if (p != 0) {
+    shifted = in(0);
+    for (double& v : shifted.data) v -= p;
+    const int64_t filters = in(1).shape[0], size = element_count(in(1).shape) / filters;
+    bias = inputs_.size() == 3 ? in(2) : HostTensor{{filters}, std::vector<double>(static_cast<size_t>(filters), 0.0)};
+    for (int64_t i = 0; i < filters * size; ++i)
+      bias.data[static_cast<size_t>(i / size)] += p * in(1).data[static_cast<size_t>(i)];
+    inputs_ = {&shifted, inputs_[1], &bias};
+  }
   with_plain_channels(inputs_, out_, a.block_in, a.block_out, [this] { plain_conv(); });
 }
 
