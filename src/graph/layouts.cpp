@@ -280,6 +280,17 @@ class LayoutPass {
     return emit_reshape(graph_, id, s);
   }
 
+  // M/b,C/b,kernel...,b,b: groups of channels side by side for each filter.
+  ValueId blocked_weight(ValueId id, const ConvAttrs& a) {
+    const Shape own = shape(id);
+    Shape split{own[0] / a.block_out, a.block_out, own[1] / a.block_in, a.block_in};
+    split.insert(split.end(), own.begin() + 2, own.end());
+    std::vector<int64_t> perm{0, 2};
+    for (size_t i = 4; i < split.size(); ++i) perm.push_back(static_cast<int64_t>(i));
+    perm.insert(perm.end(), {3, 1});
+    return emit_transposed(graph_, emit_reshape(graph_, id, split), perm);
+  }
+
   int64_t rewrite() {
     const std::vector<NodeId> order = std::move(graph_.order);
     graph_.order.clear();
@@ -317,6 +328,8 @@ class LayoutPass {
       auto attrs = node.as<ConvAttrs>();
       attrs.block_in = in ? shape(node.inputs[0]).back() : 1;
       attrs.block_out = out ? block_of(shape(node.output)) : 1;
+      if (in && out && attrs.group == 1 && is_byte_product(node) && graph_.value(node.inputs[1]).is_constant())
+        node.inputs[1] = blocked_weight(node.inputs[1], attrs);
       node.attrs = attrs;
     } else if (node.op == Op::kMaxPool || node.op == Op::kAveragePool) {
       auto attrs = node.as<PoolAttrs>();

@@ -136,9 +136,7 @@ class ProductQuantizer {
         const auto& perm = node.as<TransposeAttrs>().perm;
         for (Parameter* p : {&q->zero, &q->scale})
           if (p->axis >= 0) p->axis = std::find(perm.begin(), perm.end(), p->axis) - perm.begin();
-        q->numbers = emit(Op::kTranspose, TransposeAttrs{perm}, {q->numbers}, node);
-        if (auto constant = evaluate_exactly(graph_, graph_.node(value(q->numbers).producer)); constant && *constant)
-          q->numbers = graph_.add_constant("", value(q->numbers).dtype, Shape(shape(q->numbers)), **constant);
+        q->numbers = emit_transposed(graph_, q->numbers, perm);
         return q;
       }
       default:
@@ -430,6 +428,11 @@ class ProductQuantizer {
     if (node.op == Op::kGemm) {
       auto attrs = node.as<GemmAttrs>();
       attrs.alpha = attrs.beta = 1;
+      // Dot products of CPUs want constant weights by rows, as MatMul has them.
+      if (attrs.trans_b && !options_.is_signed && value(b).is_constant()) {
+        b = emit_transposed(graph_, b, {1, 0});
+        attrs.trans_b = false;
+      }
       std::vector<ValueId> inputs{a, b};
       if (adds) inputs.push_back(integers(r.by_column, bias));
       y = emit(Op::kGemm, attrs, inputs, node);

@@ -92,8 +92,7 @@ std::optional<CpuProductNest> as_product(const Kernel& k, const NaiveNest& nest)
   if (std::count(nest.reduce.begin(), nest.reduce.end(), true) != 1 || !nest.reduce[p.k]) return std::nullopt;
   const bool swapped = ends_with(k, nest.operands[1], nest.loads[1]->buffer, p.m, p.k);
   const analysis::Operand &a = nest.operands[swapped ? 1 : 0], &b = nest.operands[swapped ? 0 : 1];
-  p.transposed = ends_with(k, b, b.load->buffer, p.n, p.k);
-  if (!ends_with(k, a, a.load->buffer, p.m, p.k) || (!p.transposed && !ends_with(k, b, b.load->buffer, p.k, p.n)) ||
+  if (!ends_with(k, a, a.load->buffer, p.m, p.k) || !ends_with(k, b, b.load->buffer, p.k, p.n) ||
       !ends_with(k, nest.result, nest.store->buffer, p.m, p.n))
     return std::nullopt;
   std::vector<Id> reads = schedule::read_buffers(k, block.id);
@@ -111,11 +110,11 @@ bool pack_operands(Schedule& s, const CpuProductNest& p, BlockRv block, std::spa
   const Buffer* b = s.kernel().buffer(schedule::read_buffers(s.kernel(), s.id(block))[static_cast<size_t>(p.b)]);
   if (b->role == BufferRole::kInput) s.cache_read(block, p.b, Scope::kWorkspace);
   const auto rank = static_cast<int32_t>(b->shape.size());
-  const int32_t n = rank - (p.transposed ? 2 : 1), k = rank - (p.transposed ? 1 : 2);
   std::vector<int32_t> order;
   for (int32_t d = 0; d + 2 < rank; ++d) order.push_back(d);
-  order.insert(order.end(), {n, k});
-  s.transform_layout(block, p.b, order, std::array<std::pair<int32_t, int64_t>, 2>{{{n, columns}, {k, group}}});
+  order.insert(order.end(), {rank - 1, rank - 2});
+  s.transform_layout(block, p.b, order,
+                     std::array<std::pair<int32_t, int64_t>, 2>{{{rank - 1, columns}, {rank - 2, group}}});
   return s.ok();
 }
 
@@ -248,7 +247,7 @@ std::vector<std::string> unmet_conditions_of_amx(const Kernel& kernel, const tar
   if (sums != 1)
     unmet.push_back(fmt::format("the sum runs over {} loops (a convolution's window), the unit's over one", sums));
   else if (!as_product(kernel, *nest))
-    unmet.push_back("the operands are not stored as rows of A (.., m, k) and of B (.., k, n) or (.., n, k)");
+    unmet.push_back("the operands are not stored as rows of A (.., m, k) and of B (.., k, n)");
   return unmet;
 }
 

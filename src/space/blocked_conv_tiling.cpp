@@ -213,11 +213,9 @@ bool tile(Schedule& s, const BlockedConvolution& c, const BlockTile& t, bool sta
   s.reverse_compute_at(*epilogue, nest.inner.back());
   if (!s.ok() || !mark_epilogue(s, c.nest, static_cast<int>(c.lanes), *epilogue, nest.outer.size() + nest.inner.size()))
     return false;
+  if (c.dot && !multiply_groups(s, c, nest, block)) return false;
   for (LoopRv l : nest.rows) s.unroll(l);
-  if (!c.dot)
-    s.vectorize(loops[c.lanes]);
-  else if (!multiply_groups(s, c, nest, block))
-    return false;
+  if (!c.dot) s.vectorize(loops[c.lanes]);
   s.annotate(nest.sums[nest.sums.size() - 2], AnnotationKey::kUnrollMax,
              s.sample_categorical({1, 64, 256}, {0.3, 0.4, 0.3}));
   if (staged && !stage_padding(s, nest.outer.back())) return false;

@@ -12,7 +12,6 @@ struct CpuProductNest {
   NaiveNest nest;
   size_t m = 0, n = 0, k = 0;  // iterators
   int a = 0, b = 0;            // reads of the block
-  bool transposed = false;     // B is stored as [.., n, k]
 };
 
 // An instruction that multiplies groups of values of `a` for each lane by groups of `b`, and adds to lanes of `result`.

@@ -137,13 +137,15 @@ Stmt GroupNest::emit_conv(const ConvNest& c, const std::string& name, const Tens
   for (size_t i = 0; i < c.windows.size(); ++i)
     reduce.push_back({window_name(i, c.windows.size()), c.windows[i].kernel});
   if (c.in_blocks()) reduce.push_back({"rb", c.attrs.block_in});
+  // Channels and filters of a block are the last axes of the weight.
+  const bool blocks_last = value(c.node.inputs[1]).shape.size() == c.attrs.kernel.size() + 4;
   auto term = [&](const Exprs& at, const Exprs& over) {
     Expr channel = channel_loop ? over[0] : b().integer(0);
     Exprs x{at[0], channel}, w{at[1]};
     if (c.grouped) x = {at[0], at[1], channel}, w = {at[1], at[2]};
-    if (c.attrs.block_out > 1) w.push_back(at.back());
+    if (c.attrs.block_out > 1 && !blocks_last) w.push_back(at.back());
     w.push_back(channel);
-    if (c.in_blocks()) w.push_back(over.back());
+    if (c.in_blocks() && !blocks_last) w.push_back(over.back());
     if (c.depthwise_blocks()) {
       x[1] = at[1];
     } else if (c.attrs.group > 1 && !c.grouped) {
@@ -156,6 +158,7 @@ Stmt GroupNest::emit_conv(const ConvNest& c, const std::string& name, const Tens
       x.push_back(padded ? b().offset(position, c.windows[i].pad) : position);
       w.push_back(k);
     }
+    if (blocks_last) w.push_back(over.back()), w.push_back(at.back());
     if (c.attrs.block_in > 1) x.push_back(c.depthwise_blocks() ? at.back() : over.back());
     return b().mul(read(source, x), read(operand(c.node.inputs[1]), w));
   };

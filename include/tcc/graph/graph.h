@@ -29,8 +29,8 @@ struct NoAttrs {};
 //
 // Blocked channels: with block_in = b > 1 the input is N,C/b,spatial...,b, so that b channels of one position are
 // adjacent; with block_out the output is. Weight and bias keep their plain shape whatever the blocks are. A depthwise
-// convolution (group = C = M) has equal blocks, any other blocked one has one group.
-//
+// convolution (group = C = M) has equal blocks, any other blocked one has one group. Where both sides of that one are
+// blocked, its weight may be M/block_out,C/block_in,kernel...,block_in,block_out, as dot products read it.
 // winograd = m (2 or 4): the same convolution by tiles of m x m outputs, F(m x m, 3 x 3) of tcc/graph/winograd.h. Two
 // spatial axes, 3x3, strides, dilations and group 1, nothing blocked; the weight is the transformed one, of shape
 // (m+2)^2,M,C.

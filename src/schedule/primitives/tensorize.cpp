@@ -36,11 +36,10 @@ Legal<Chain> chain_below(const Kernel& k, Stmt top, Id name) {
   if (block.init != nullptr)
     return reject(RejectReason::kReductionOrder, describe(k, block.id) + " still has its initialization");
   // Whole instructions may be left out, parts of them may not.
-  for (const Iter& it : block.iters)
-    for (const Loop* l : chain.loops)
-      if (block.predicate != nullptr && mentions(block.predicate, it.id) && mentions(it.binding, l->id))
-        return reject(RejectReason::kBadInstruction,
-                      describe(k, block.id) + " has a predicate inside of the instruction: pad it to whole tiles");
+  for (const Loop* l : chain.loops)
+    if (block.predicate != nullptr && mentions(block.predicate, l->id))
+      return reject(RejectReason::kBadInstruction,
+                    describe(k, block.id) + " has a predicate inside of the instruction: pad it to whole tiles");
   // Ordered iterations may be around the instruction, not in it.
   for (const Iter& it : block.iters) {
     bool inside = it.kind != IterKind::kCarried;
@@ -182,15 +181,11 @@ Legal<Stmt> call_block(Editor& edit, const Chain& chain, std::span<const Loop* c
                        std::vector<Operand> operands) {
   Builder& b = edit.b;
   std::vector<Iter> iters;
-  Substitution rename, bindings;
-  for (const Iter& it : chain.block->iters) bindings.set(it.id, it.binding);
-  Expr predicate = chain.block->predicate;
-  if (predicate != nullptr) predicate = substitute(b, predicate, bindings);
+  Substitution rename;
   for (const Loop* l : around) {
     bool used = false, spatial = false, reduce = false, carried = false;
     for (const Operand& o : operands)
       for (Expr e : o.indices) used |= mentions(e, l->id);
-    used |= predicate != nullptr && mentions(predicate, l->id);
     for (const Iter& it : chain.block->iters)
       if (mentions(it.binding, l->id))
         (it.kind == IterKind::kReduce ? reduce : it.kind == IterKind::kCarried ? carried : spatial) = true;
@@ -206,9 +201,8 @@ Legal<Stmt> call_block(Editor& edit, const Chain& chain, std::span<const Loop* c
     rename.set(l->id, b.var(id));
   }
   for (Operand& o : operands) o.indices = b.arena().copy(substitute(b, o.indices, rename));
-  if (predicate != nullptr) predicate = substitute(b, predicate, rename);
-  return b.block(chain.block->id, iters, b.instr(row, operands, {}), nullptr, predicate, chain.block->reducer,
-                 chain.block->annotations);
+  return b.block(chain.block->id, iters, b.instr(row, operands, {}), nullptr, chain.block->predicate,
+                 chain.block->reducer, chain.block->annotations);
 }
 
 }  // namespace
