@@ -38,8 +38,7 @@ Legal<Chain> chain_below(const Kernel& k, Stmt top, Id name) {
   // Whole instructions may be left out, parts of them may not.
   for (const Loop* l : chain.loops)
     if (block.predicate != nullptr && mentions(block.predicate, l->id))
-      return reject(RejectReason::kBadInstruction,
-                    describe(k, block.id) + " has a predicate inside of the instruction: pad it to whole tiles");
+      return reject(RejectReason::kBadInstruction, describe(k, block.id) + " has a predicate: pad it to whole tiles");
   // Ordered iterations may be around the instruction, not in it.
   for (const Iter& it : block.iters) {
     bool inside = it.kind != IterKind::kCarried;
