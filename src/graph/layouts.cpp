@@ -109,7 +109,7 @@ class LayoutPass {
   bool is_byte_product(const Node& node) const {
     return node.op == Op::kConv && is_byte(graph_.value(node.inputs[0]).dtype);
   }
-  // Channels side by side of a tensor with so many; 1: it cannot be blocked. Products of 8 bits read groups of
+  // Channels side by side of a tensor with this many; 1: it cannot be blocked. Products of 8 bits read groups of
   // neighbors, so that half and quarter blocks pay, too.
   int64_t block_of(int64_t channels) const {
     int64_t block = model_.block;

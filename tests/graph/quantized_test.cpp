@@ -196,7 +196,7 @@ TEST_CASE("quantized convolutions keep their values within a step of the result"
         }
 }
 
-TEST_CASE("a bias that is no whole number of units is added in floats") {
+TEST_CASE("a bias between whole numbers of units is added in floats") {
   Net net;
   const ValueId x = net.floats(net.g.add_input("a", DType::kU8, {3, 5}), {}, {9}, {0.5});
   const ValueId w = net.floats(net.bytes(DType::kI8, {4, 5}), {4, 1}, {}, {1, 2, 4, 0.5});
