@@ -42,6 +42,9 @@ std::vector<Entry> named_entries() {
     out.push_back({gemm_case(bare.name + ".bias_relu", g.m, g.n, g.k, true), bare});
   }
   out.push_back({gemm_case("gemm1024.bf16", 1024, 1024, 1024, false, true), gemm_case("gemm1024", 1024, 1024, 1024)});
+  for (int64_t size : {512, 1024, 2048})
+    out.push_back({int8_gemm_case(fmt::format("gemm{}.int8", size), size, size, size),
+                   gemm_case(fmt::format("gemm{}", size), size, size, size)});
   out.push_back({gemm_case("gemv4096", 1, 4096, 4096), {}});
   out.push_back({conv_case("conv7x7s2.3-64.224", 3, 64, 224, 7, 2), {}});
   for (auto [channels, size] : {std::pair<int64_t, int64_t>{64, 56}, {128, 28}, {256, 14}, {512, 7}})

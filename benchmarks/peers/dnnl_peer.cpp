@@ -87,7 +87,26 @@ class DnnlOperation : public Operation {
     return attr;
   }
 
+  // u8 by i8 into i32.
+  void make_int8_gemm(const Request& r) {
+    Dims a{r["m"], r["k"]}, b{r["k"], r["n"]};
+    shape_ = {r["m"], r["n"]};
+    memory::desc da(a, memory::data_type::u8, Tag::ab), db(b, memory::data_type::s8, Tag::any),
+        dc(shape_, memory::data_type::s32, Tag::ab), plain(b, memory::data_type::s8, Tag::ab);
+    dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(da, db, dc), engine_);
+    primitive_ = dnnl::matmul(pd);
+    memory src(da, engine_), weights(plain, engine_), packed(pd.weights_desc(), engine_);
+    auto* x = static_cast<uint8_t*>(src.get_data_handle());
+    auto* w = static_cast<int8_t*>(weights.get_data_handle());
+    for (int64_t i = 0; i < a[0] * a[1]; ++i) x[i] = byte_at(i, 0);
+    for (int64_t i = 0; i < b[0] * b[1]; ++i) w[i] = signed_byte_at(i, 1);
+    dnnl::reorder(weights, packed).execute(stream_, weights, packed);
+    stream_.wait();
+    arguments_ = {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, memory(pd.dst_desc(), engine_)}};
+  }
+
   void make_gemm(const Request& r) {
+    if (r["int8"]) return make_int8_gemm(r);
     auto type = r["bf16"] ? memory::data_type::bf16 : memory::data_type::f32;
     Dims a{r["m"], r["k"]}, b{r["k"], r["n"]}, bias{1, r["n"]};
     shape_ = {r["m"], r["n"]};

@@ -65,6 +65,10 @@ OpCase gemm_case(const std::string& name, int64_t m, int64_t n, int64_t k, bool 
   return {name, "gemm", {{"m", m}, {"n", n}, {"k", k}, {"bias", bias_relu}, {"relu", bias_relu}, {"bf16", bf16}}, {}};
 }
 
+OpCase int8_gemm_case(const std::string& name, int64_t m, int64_t n, int64_t k) {
+  return {name, "gemm", {{"m", m}, {"n", n}, {"k", k}, {"int8", 1}}, {}};
+}
+
 OpCase conv_case(const std::string& name, int64_t channels, int64_t filters, int64_t size, int64_t kernel,
                  int64_t stride, int64_t group) {
   return {name,
@@ -165,6 +169,15 @@ std::string case_model(const OpCase& c) {
   // A fused ReLU is a node of its own in the file.
   std::string result = c.get("relu") ? "linear" : "y";
   graph::Shape output;
+  if (c.get("int8")) {
+    w.typed_input("x", graph::DType::kU8, {c.get("m"), c.get("k")});
+    const graph::Shape shape{c.get("k"), c.get("n")};
+    std::vector<double> values(static_cast<size_t>(graph::element_count(shape)));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = signed_byte_at(static_cast<int64_t>(i), 1);
+    w.node("MatMulInteger", {"x", w.typed_initializer("w", graph::DType::kI8, shape, values)}, {"y"});
+    w.output("y", graph::DType::kI32);
+    return w.finish();
+  }
   if (c.op == "gemm") {
     output = {c.get("m"), c.get("n")};
     w.input("x", {c.get("m"), c.get("k")});

@@ -19,6 +19,8 @@ struct OpCase {
 };
 
 OpCase gemm_case(const std::string& name, int64_t m, int64_t n, int64_t k, bool bias_relu = false, bool bf16 = false);
+// u8 by i8 into i32.
+OpCase int8_gemm_case(const std::string& name, int64_t m, int64_t n, int64_t k);
 // Square images and kernels; with bias and ReLU; padded by half the kernel.
 OpCase conv_case(const std::string& name, int64_t channels, int64_t filters, int64_t size, int64_t kernel,
                  int64_t stride, int64_t group = 1);

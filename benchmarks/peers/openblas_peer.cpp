@@ -83,7 +83,7 @@ class Norm : public Operation {
 std::unique_ptr<Operation> prepare(const Request& r) {
   if (r["bias"] || r["relu"] || r["bf16"]) return nullptr;
   openblas_set_num_threads(static_cast<int>(r["threads"]));
-  if (r.op == "gemm") return std::make_unique<Gemm>(r);
+  if (r.op == "gemm" && !r["int8"]) return std::make_unique<Gemm>(r);
   if (r.op == "attention") return std::make_unique<Attention>(r);
   if (r.op == "norm") return std::make_unique<Norm>(r);
   return nullptr;

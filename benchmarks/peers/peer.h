@@ -4,11 +4,11 @@
 //   run SECONDS                 ->  {"seconds": median of a call, "calls": n}
 //   quit
 //
-// Operators: gemm m n k bias relu bf16; conv batch c d h w f kernel stride pad dilation group bias bn relu (rank: how
-// many of d h w there are, 2 where it is not given; bn: scale, shift and mean are tensors 3, 2 and 4, the variance is
-// 1); deconv, the same transposed; attention tokens heads depth (Q K^T for each head); norm rows cols; softmax rows
-// cols; layernorm rows cols. All take threads; plain=0 lets the library choose the layouts of what it reads and writes
-// (weights are always in the layout it likes best, packed by prepare).
+// Operators: gemm m n k bias relu bf16 int8 (u8 by i8 into i32); conv batch c d h w f kernel stride pad dilation group
+// bias bn relu (rank: how many of d h w there are, 2 where it is not given; bn: scale, shift and mean are tensors 3, 2
+// and 4, the variance is 1); deconv, the same transposed; attention tokens heads depth (Q K^T for each head); norm rows
+// cols; softmax rows cols; layernorm rows cols. All take threads; plain=0 lets the library choose the layouts of what
+// it reads and writes (weights are always in the layout it likes best, packed by prepare).
 #pragma once
 
 #include <algorithm>
@@ -49,6 +49,13 @@ class Operation {
 inline float data_at(int64_t i, uint32_t tensor) {
   uint32_t bits = (static_cast<uint32_t>(i) * 2654435761u + tensor * 40503u + 12345u) >> 16 & 255u;
   return static_cast<float>(bits) / 128.0f - 1.0f;
+}
+// The same in integers of 8 bits: signed ones, and from 0 on.
+inline int8_t signed_byte_at(int64_t i, uint32_t tensor) {
+  return static_cast<int8_t>(data_at(i, tensor) * 128.0f);
+}
+inline uint8_t byte_at(int64_t i, uint32_t tensor) {
+  return static_cast<uint8_t>(data_at(i, tensor) * 128.0f + 128.0f);
 }
 inline void fill(float* data, int64_t count, uint32_t tensor) {
   for (int64_t i = 0; i < count; ++i) data[i] = data_at(i, tensor);

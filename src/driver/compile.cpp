@@ -20,6 +20,7 @@
 #include "tcc/search/search.h"
 #include "tcc/support/text.h"
 #include "tcc/target/core_model.h"
+#include "tcc/target/features.h"
 
 namespace tcc::driver {
 namespace {
@@ -110,6 +111,7 @@ Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, cons
   options.winograd_transform = target::core_model(target).winograd_transform;
   if (source.precision == target::Precision::kF16) options.precision = graph::DType::kF16;
   if (source.precision == target::Precision::kBF16) options.precision = graph::DType::kBF16;
+  options.signed_bytes = target::multiplies_signed_bytes(target);
   options.transpose_weights = source.precision == target::Precision::kTf32;
   return graph::optimize(graph, evaluator.get(), options);
 }

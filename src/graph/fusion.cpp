@@ -66,7 +66,11 @@ class Fuser {
     for (NodeId id : graph_.order) {
       const Node& node = graph_.node(id);
       if (op_class(node.op) == OpClass::kView || group_of_[static_cast<size_t>(id)] != kNone) continue;
-      if (is_nothing(node)) continue;
+      if (is_nothing(node) || is_postponed(node) || postpones(node)) continue;
+      // What waited for this node in vain runs now.
+      for (ValueId input : node.inputs)
+        if (auto it = postponed_.find(input); it != postponed_.end() && !is_ready(input))
+          make_group(it->second.front());
       // Of two branches that meet in an Add, the heavier one takes the Add: the lighter has to run first.
       if (const Node* lighter = lighter_sibling(node)) make_group(lighter->id);
       make_group(id);
@@ -99,6 +103,9 @@ class Fuser {
       if (const Node* next = next_member(group.output)) {
         reads = reads_behind(*next, group.output, reads);
         if (reads > kMaxReads) return;
+        for (ValueId input : next->inputs)
+          if (input != group.output && !is_ready(input))
+            for (NodeId id : dequantization(input)) append(group, id);
         append(group, next->id);
         continue;
       }
@@ -150,6 +157,57 @@ class Fuser {
       if (closed) return members;
     }
     return {};
+  }
+
+  // --- numbers of 8 bits as floats: written to memory they would take four times as much as what they are made from.
+  // Such a chain of a Cast and elementwise operators with constants waits for the group that makes the other operand of
+  // its only reader, and becomes a part of it.
+  bool postpones(const Node& cast) {
+    if (cast.op != Op::kCast || !is_byte(graph_.value(cast.inputs[0]).dtype)) return false;
+    if (!is_float(graph_.value(cast.output).dtype) || !is_ready(cast.inputs[0])) return false;
+    std::vector<NodeId> chain{cast.id};
+    for (ValueId end = cast.output;;) {
+      const Node* next = next_elementwise(end);
+      if (next == nullptr) return false;
+      ValueId other = kNone;
+      for (ValueId input : next->inputs) {
+        if (input == end || graph_.value(input).is_constant()) continue;
+        if (other != kNone) return false;
+        other = input;
+      }
+      if (other == kNone) {
+        end = next->output;
+        chain.push_back(next->id);
+        continue;
+      }
+      // The other one is made later, and in the reader's shape.
+      if (is_ready(other) || !dequantization(other).empty()) return false;
+      if (graph_.value(other).shape != graph_.value(next->output).shape) return false;
+      postponed_[end] = std::move(chain);
+      return true;
+    }
+  }
+  // The chain whose result `end` is, if nothing else reads its values and it can run now; else nothing.
+  std::vector<NodeId> dequantization(ValueId end) const {
+    std::vector<NodeId> chain;
+    for (ValueId x = end;;) {
+      const Value& v = graph_.value(x);
+      if (v.producer == kNone || only_consumer(x) == nullptr) return {};
+      const Node& node = graph_.node(v.producer);
+      if (op_class(node.op) != OpClass::kElementwise || group_of_[static_cast<size_t>(node.id)] != kNone) return {};
+      chain.insert(chain.begin(), node.id);
+      const Value& first = graph_.value(node.inputs[0]);
+      if (first.shape != v.shape || first.is_constant()) return {};
+      for (size_t i = 1; i < node.inputs.size(); ++i)
+        if (!graph_.value(node.inputs[i]).is_constant()) return {};
+      if (node.op == Op::kCast && is_byte(first.dtype)) return is_ready(first.id) ? chain : std::vector<NodeId>{};
+      x = first.id;
+    }
+  }
+  bool is_postponed(const Node& node) const {
+    return std::any_of(postponed_.begin(), postponed_.end(), [&](const auto& entry) {
+      return std::find(entry.second.begin(), entry.second.end(), node.id) != entry.second.end();
+    });
   }
 
   // The contraction that keeps this one from taking the elementwise operator where their results meet, if it can run
@@ -244,8 +302,8 @@ class Fuser {
   const Node* next_member(ValueId value) const {
     const Node* next = next_elementwise(value);
     if (next == nullptr) return nullptr;
-    bool ready =
-        std::all_of(next->inputs.begin(), next->inputs.end(), [&](ValueId id) { return id == value || is_ready(id); });
+    bool ready = std::all_of(next->inputs.begin(), next->inputs.end(),
+                             [&](ValueId id) { return id == value || is_ready(id) || !dequantization(id).empty(); });
     return ready ? next : nullptr;
   }
 
@@ -266,8 +324,9 @@ class Fuser {
   const Graph& graph_;
   FuseOptions options_;
   std::vector<std::vector<NodeId>> consumers_;
-  std::vector<int32_t> group_of_;  // by NodeId
-  std::vector<char> is_output_;    // by ValueId
+  std::vector<int32_t> group_of_;                     // by NodeId
+  std::vector<char> is_output_;                       // by ValueId
+  std::map<ValueId, std::vector<NodeId>> postponed_;  // by the last node's result
   std::vector<FusionGroup> groups_;
 };
 

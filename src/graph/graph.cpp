@@ -146,11 +146,12 @@ double node_flops(const Graph& graph, const Node& node) {
   switch (op_class(node.op)) {
     case OpClass::kContraction: {
       const Shape& a = graph.value(node.inputs[0]).shape;
-      const Shape& b = graph.value(node.inputs[1]).shape;
       double bias = node.inputs.size() == 3 ? out : 0;
       if (node.op == Op::kConv && node.as<ConvAttrs>().winograd > 0) return winograd_flops(graph, node) + bias;
       if (node.op == Op::kConv)
-        return 2 * out * static_cast<double>(b[1]) * product(node.as<ConvAttrs>().kernel) + bias;
+        return 2 * out * static_cast<double>(a[1] * node.as<ConvAttrs>().block_in / node.as<ConvAttrs>().group) *
+                   product(node.as<ConvAttrs>().kernel) +
+               bias;
       int64_t k = a.back();
       if (node.op == Op::kMatMul && !node.as<MatMulAttrs>().perm_a.empty())
         k = a[static_cast<size_t>(node.as<MatMulAttrs>().perm_a.back())];

@@ -89,6 +89,7 @@ class LayoutPass {
   LayoutPass(Graph& graph, const LayoutModel& model) : graph_(graph), model_(model) {}
 
   int64_t run() {
+    for (NodeId id : graph_.order) multiplies_bytes_ = multiplies_bytes_ || is_byte_product(graph_.node(id));
     for (NodeId id : graph_.order) ask(graph_.node(id));
     if (questions_.empty()) return 0;
     decide();
@@ -105,7 +106,17 @@ class LayoutPass {
   };
 
   const Shape& shape(ValueId id) const { return graph_.value(id).shape; }
-  bool divides(const Shape& s) const { return s.size() >= 3 && s[1] % model_.block == 0; }
+  bool is_byte_product(const Node& node) const {
+    return node.op == Op::kConv && is_byte(graph_.value(node.inputs[0]).dtype);
+  }
+  // Channels side by side of a tensor with this many; 1: it cannot be blocked. Products of 8 bits read groups of
+  // neighbors, so that half and quarter blocks pay, too.
+  int64_t block_of(int64_t channels) const {
+    int64_t block = model_.block;
+    while (multiplies_bytes_ && block > kByteGroup && channels % block != 0) block /= 2;
+    return channels % block == 0 ? block : 1;
+  }
+  int64_t block_of(const Shape& s) const { return s.size() >= 3 ? block_of(s[1]) : 1; }
   double conversion(ValueId id) const {
     return 2 * static_cast<double>(graph_.value(id).bytes()) / model_.bytes_per_second;
   }
@@ -119,7 +130,7 @@ class LayoutPass {
   }
 
   size_t add_question(const Shape& tensor) {
-    questions_.push_back({0, divides(tensor) ? 0 : kNever});
+    questions_.push_back({0, block_of(tensor) > 1 ? 0 : kNever});
     return questions_.size() - 1;
   }
 
@@ -130,6 +141,7 @@ class LayoutPass {
     std::vector<size_t> operands;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value& v = graph_.value(node.inputs[i]);
+      if (v.elements() == 1 && graph_.value(node.output).elements() > 1) continue;
       if (!v.is_constant() && v.shape == full) {
         operands.push_back(i);
       } else if (!v.is_constant() || !is_channel_constant(v, full)) {
@@ -170,6 +182,14 @@ class LayoutPass {
       }
       answers.in = add_question(shape(node.inputs[0]));
       answers.out = depthwise ? answers.in : add_question(shape(node.output));
+      // Blocks that are not whole vectors serve products of 8 bits only.
+      const bool bytes = is_byte_product(node);
+      if (!bytes && (block_of(channels) != model_.block || block_of(filters) != model_.block)) {
+        if (block_of(channels) != model_.block) questions_[*answers.in].blocked += kNever;
+        if (block_of(filters) != model_.block) questions_[*answers.out].blocked += kNever;
+      }
+      // Neighbors along the sum that are apart in memory cannot be multiplied at once.
+      if (bytes) plain_work *= kByteGroup;
       for (size_t q : {*answers.in, *answers.out}) {
         questions_[q].plain += model_.always_blocked ? kUnwanted : plain_work / 2;
         questions_[q].blocked += blocked_work / 2;
@@ -241,7 +261,8 @@ class LayoutPass {
   ValueId blocked(ValueId id) {
     if (auto it = blocks_.find(id); it != blocks_.end()) return it->second;
     const Shape own = shape(id);
-    Shape split{own[0], own[1] / model_.block, model_.block};
+    const int64_t block = block_of(own);
+    Shape split{own[0], own[1] / block, block};
     split.insert(split.end(), own.begin() + 2, own.end());
     std::vector<int64_t> perm{0, 1};
     for (size_t i = 3; i < split.size(); ++i) perm.push_back(static_cast<int64_t>(i));
@@ -253,9 +274,21 @@ class LayoutPass {
   ValueId blocked_constant(ValueId id, size_t rank) {
     if (graph_.value(id).elements() == 1) return emit_reshape(graph_, id, {});
     Shape s(rank, 1);
-    s[1] = graph_.value(id).elements() / model_.block;
-    s.push_back(model_.block);
+    const int64_t block = block_of(graph_.value(id).elements());
+    s[1] = graph_.value(id).elements() / block;
+    s.push_back(block);
     return emit_reshape(graph_, id, s);
+  }
+
+  // M/b,C/b,kernel...,b,b: groups of channels side by side for each filter.
+  ValueId blocked_weight(ValueId id, const ConvAttrs& a) {
+    const Shape own = shape(id);
+    Shape split{own[0] / a.block_out, a.block_out, own[1] / a.block_in, a.block_in};
+    split.insert(split.end(), own.begin() + 2, own.end());
+    std::vector<int64_t> perm{0, 2};
+    for (size_t i = 4; i < split.size(); ++i) perm.push_back(static_cast<int64_t>(i));
+    perm.insert(perm.end(), {3, 1});
+    return emit_transposed(graph_, emit_reshape(graph_, id, split), perm);
   }
 
   int64_t rewrite() {
@@ -293,12 +326,14 @@ class LayoutPass {
     }
     if (node.op == Op::kConv) {
       auto attrs = node.as<ConvAttrs>();
-      attrs.block_in = in ? model_.block : 1;
-      attrs.block_out = out ? model_.block : 1;
+      attrs.block_in = in ? shape(node.inputs[0]).back() : 1;
+      attrs.block_out = out ? block_of(shape(node.output)) : 1;
+      if (in && out && attrs.group == 1 && is_byte_product(node) && graph_.value(node.inputs[1]).is_constant())
+        node.inputs[1] = blocked_weight(node.inputs[1], attrs);
       node.attrs = attrs;
     } else if (node.op == Op::kMaxPool || node.op == Op::kAveragePool) {
       auto attrs = node.as<PoolAttrs>();
-      attrs.block = model_.block;
+      attrs.block = block_of(shape(node.output));
       node.attrs = attrs;
     }
     ValueId made = emit_node(graph_, node.op, node.attrs, node.inputs, node);
@@ -314,6 +349,7 @@ class LayoutPass {
 
   Graph& graph_;
   const LayoutModel& model_;
+  bool multiplies_bytes_ = false;  // some convolution of the graph
   std::vector<Question> questions_;
   std::map<NodeId, Answers> answers_;
   std::map<NodeId, std::vector<size_t>> operands_;

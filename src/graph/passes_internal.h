@@ -25,12 +25,17 @@ Result<void> need_axis(int64_t axis, const Shape& shape);
 // A number as an integer type keeps it: truncated, wrapped to its width.
 double wrap_integer(double v, DType dtype);
 
+void remove_dead_nodes(Graph& graph);
+
 // LayerNorm and Gelu written out in smaller operators become one node each, where nothing else reads the parts.
 void fuse_patterns(Graph& graph);
 
 // N,C,spatial... of a shape whose channels are in blocks of `block`, and back. The extents must fit.
 Shape plain_channels(const Shape& blocked, int64_t block);
 Shape blocked_channels(const Shape& plain, int64_t block);
+// Is the weight of the convolution blocked on both sides? And its shape, or that of its plain form.
+bool has_blocked_weight(const ConvAttrs& attrs, const Shape& weight);
+Shape plain_weight(const ConvAttrs& attrs, const Shape& weight);
 
 // Output plane `plane` (image * filters + filter) of a convolution with attrs.winograd, in double.
 struct WinogradOperands {

@@ -159,11 +159,14 @@ class TransposeFolder {
   void visit(NodeId id) {
     Node& node = graph_.node(id);
     if (node.op == Op::kTranspose) return transpose(id);
-    if (node.op == Op::kMatMul) take_operands(node);
-    if (node.op == Op::kGemm) take_gemm_operands(node);
+    if (node.op == Op::kMatMul && !in_groups(node)) take_operands(node);
+    if (node.op == Op::kGemm && !in_groups(node)) take_gemm_operands(node);
     if (sink(id)) return;
     graph_.order.push_back(id);
   }
+
+  // Dot products of CPUs read groups along the sum side by side, u8 on the left: rows of A, which are transposed once.
+  bool in_groups(const Node& node) const { return graph_.value(node.inputs[0]).dtype == DType::kU8; }
 
   // Only axes of extent 1 change places.
   bool keeps_order(const Shape& from, const Perm& perm) const {
@@ -192,7 +195,8 @@ class TransposeFolder {
       return;
     }
     NodeId producer = graph_.value(x).producer;
-    if (producer != kNone && graph_.node(producer).op == Op::kMatMul && reader_count(x) == 1) {
+    if (producer != kNone && graph_.node(producer).op == Op::kMatMul && reader_count(x) == 1 &&
+        !in_groups(graph_.node(producer))) {
       // The product writes its result where the transpose would have put it.
       Node& product = graph_.node(producer);
       auto attrs = product.as<MatMulAttrs>();

@@ -61,6 +61,18 @@ inline ValueId emit_reshape(Graph& graph, ValueId id, const Shape& shape) {
   return emit_node(graph, Op::kReshape, ReshapeAttrs{shape}, {id}, value.name);
 }
 
+// `id` with its axes in another order: a constant, or a Transpose.
+inline ValueId emit_transposed(Graph& graph, ValueId id, const std::vector<int64_t>& perm) {
+  const std::string name = graph.value(id).name;
+  const size_t before = graph.order.size();
+  const ValueId made = emit_node(graph, Op::kTranspose, TransposeAttrs{perm}, {id}, name);
+  auto constant = evaluate_exactly(graph, graph.node(graph.value(made).producer));
+  if (!constant || !*constant) return made;
+  graph.order.resize(before);
+  const Value value = graph.value(made);
+  return graph.add_constant(name, value.dtype, value.shape, **constant);
+}
+
 // How often live nodes and outputs read each value, by ValueId.
 inline std::vector<int64_t> count_readers(const Graph& graph) {
   std::vector<int64_t> readers(graph.values.size(), 0);

@@ -8,6 +8,20 @@
 #include "tcc/graph/winograd.h"
 
 namespace tcc::graph {
+void remove_dead_nodes(Graph& graph) {
+  std::vector<char> live(graph.values.size(), 0);
+  for (ValueId id : graph.outputs) live[static_cast<size_t>(id)] = 1;
+  std::vector<NodeId> kept;
+  for (auto it = graph.order.rbegin(); it != graph.order.rend(); ++it) {
+    const Node& node = graph.node(*it);
+    if (!live[static_cast<size_t>(node.output)]) continue;
+    for (ValueId input : node.inputs) live[static_cast<size_t>(input)] = 1;
+    kept.push_back(*it);
+  }
+  std::reverse(kept.begin(), kept.end());
+  graph.order = std::move(kept);
+}
+
 namespace {
 
 bool is_noop(const Graph& graph, const Node& node) {
@@ -35,20 +49,6 @@ bool is_noop(const Graph& graph, const Node& node) {
     default:
       return false;
   }
-}
-
-void remove_dead_nodes(Graph& graph) {
-  std::vector<char> live(graph.values.size(), 0);
-  for (ValueId id : graph.outputs) live[static_cast<size_t>(id)] = 1;
-  std::vector<NodeId> kept;
-  for (auto it = graph.order.rbegin(); it != graph.order.rend(); ++it) {
-    const Node& node = graph.node(*it);
-    if (!live[static_cast<size_t>(node.output)]) continue;
-    for (ValueId input : node.inputs) live[static_cast<size_t>(input)] = 1;
-    kept.push_back(*it);
-  }
-  std::reverse(kept.begin(), kept.end());
-  graph.order = std::move(kept);
 }
 
 // Each output needs bytes of its own: an Identity copies what is an input, a constant or another output's storage.
@@ -292,6 +292,7 @@ Result<void> fold_batch_norm(Graph& graph) {
 Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions& options) {
   TCC_TRY_VOID(infer_shapes(graph));
   eliminate(graph);
+  quantize_products(graph, {options.layouts ? kByteGroup : 1, options.signed_bytes});
   TCC_TRY_VOID(fold_constants(graph, evaluator));
   fuse_patterns(graph);
   flatten_products(graph);

@@ -124,8 +124,15 @@ Result<graph::Constant> read_typed_fields(const tcc_onnx::Tensor& tensor, DType 
     case DType::kBF16:
       return convert<uint16_t>(tensor.int32_data(), count, what);
     case DType::kI8:
-    case DType::kU8:
+    case DType::kU8: {
+      // Fields are wider than the elements. A zero point of 300 is an error of the file, not one of 44.
+      const int32_t low = dtype == DType::kU8 ? 0 : -128;
+      for (int i = 0; i < tensor.int32_data_size(); ++i)
+        if (const int32_t v = tensor.int32_data(i); v < low || v > low + 255)
+          return input_error("{}: element {} is {}, expected {} to {} ({})", what, i, v, low, low + 255,
+                             graph::dtype_name(dtype));
       return convert<uint8_t>(tensor.int32_data(), count, what);
+    }
     case DType::kBool:
       return convert<uint8_t>(tensor.int32_data(), count, what);
   }

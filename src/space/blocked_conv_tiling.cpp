@@ -10,11 +10,15 @@
 // weights are packed in the order in which the tile reads them, the filters of a tile innermost. A depthwise
 // convolution has the same nest with vectors of the input instead of broadcasts, and one block.
 //
+// Bytes are multiplied in groups of neighbors of a block of inputs, by the dot products of vectors (vnni_tiling.cpp):
+// the weights of a group are side by side for each lane, and a group of the input is broadcast.
+//
 // The padded input is a copy in front of the nest, or one of the part that an outermost iteration needs.
 #include <algorithm>
 #include <array>
 
 #include "space/contraction.h"
+#include "space/cpu_product.h"
 #include "space/padding.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
@@ -33,9 +37,22 @@ struct BlockedConvolution {
   bool has_filter = false, has_row = false, broadcasts = false;
   std::vector<size_t> outer, reduce;
   const Load* weights = nullptr;
+  std::optional<VectorDot> dot;  // multiplies groups along the last of `reduce`
 };
 
-std::optional<BlockedConvolution> find_blocked(const Kernel& k, const SpaceOptions& options) {
+// The widest dot product whose vectors are parts of a block of filters.
+std::optional<VectorDot> dot_of(const Kernel& k, const BlockedConvolution& c, const analysis::Operand& x,
+                                const target::Target& target) {
+  if (!c.broadcasts || c.reduce.empty() || x.stride[c.reduce.back()] != 1) return std::nullopt;
+  const auto type = [&](Id buffer) { return k.buffer(buffer)->type; };
+  for (const VectorDot& dot :
+       vector_dots(type(x.load->buffer), type(c.weights->buffer), type(c.nest.store->buffer), target))
+    if (c.nest.extents[c.lanes] % dot.lanes == 0 && c.nest.extents[c.reduce.back()] % dot.group == 0) return dot;
+  return std::nullopt;
+}
+
+std::optional<BlockedConvolution> find_blocked(const Kernel& k, const target::Target& target,
+                                               const SpaceOptions& options) {
   std::optional<NaiveNest> nest = find_contraction(k);
   if (!nest || nest->operands.size() != 2 || !options.pack_weights) return std::nullopt;
   if (nest->operands[0].constant == nest->operands[1].constant) return std::nullopt;
@@ -59,12 +76,19 @@ std::optional<BlockedConvolution> find_blocked(const Kernel& k, const SpaceOptio
     else
       (x.moves[i] && !w.moves[i] ? positions : c.outer).push_back(i);
   }
-  if (!has_lanes || positions.empty() || c.reduce.size() < 2) return std::nullopt;
+  if (!has_lanes || c.reduce.size() < 2) return std::nullopt;
+  if (positions.empty()) {  // an image of one position
+    const auto one = std::find_if(c.outer.rbegin(), c.outer.rend(), [&](size_t i) { return !nest->reduce[i]; });
+    if (one == c.outer.rend()) return std::nullopt;
+    positions.push_back(*one);
+    c.outer.erase(std::next(one).base());
+  }
   c.column = positions.back();
   positions.pop_back();
   if (!positions.empty()) c.row = positions.back(), c.has_row = true, positions.pop_back();
   c.outer = analysis::merged(c.outer, positions);
   c.nest = std::move(*nest);
+  c.dot = dot_of(k, c, c.nest.operands[input], target);
   return c;
 }
 
@@ -80,6 +104,7 @@ double cycles_of(const BlockedConvolution& c, const BlockTile& t, const target::
   auto tiles = [&](int64_t extent, int64_t tile) { return of((extent + tile - 1) / tile); };
   double terms = 1;
   for (size_t i : c.reduce) terms *= of(c.nest.extents[i]);
+  if (c.dot) terms /= of(c.dot->group);
   double vectors = of(t.blocks * vectors_of_a_block), positions = of(t.rows * t.columns), fmas = vectors * positions;
   double loads = vectors + (c.broadcasts ? positions : fmas);
   double step = core.step(fmas, loads) + core.exposed_load * loads;
@@ -123,7 +148,8 @@ void pack_weights(Schedule& s, const BlockedConvolution& c, const BlockTile& t, 
     if (d != dim(c.lanes) && std::find(order.begin(), order.end(), d) == order.end()) first.push_back(d);
   first.insert(first.end(), order.begin(), order.end());
   first.push_back(dim(c.lanes));
-  tiles.emplace_back(dim(c.lanes), c.nest.extents[c.lanes]);
+  tiles.emplace_back(dim(c.lanes), c.dot ? c.dot->lanes : c.nest.extents[c.lanes]);
+  if (c.dot) tiles.emplace_back(dim(c.reduce.back()), c.dot->group);
   std::vector<Id> reads = schedule::read_buffers(s.kernel(), c.nest.block->id);
   auto read = std::find(reads.begin(), reads.end(), c.weights->buffer) - reads.begin();
   s.transform_layout(block, static_cast<int>(read), first, tiles);
@@ -144,12 +170,34 @@ bool split_loops(Schedule& s, const BlockedConvolution& c, const BlockTile& t, c
   if (c.has_filter) nest.inner.push_back(f[1]);
   if (c.has_row) nest.inner.push_back(h[1]);
   nest.inner.push_back(w[0]);
-  for (size_t i : c.reduce) nest.sums.push_back(loops[i]);
+  std::vector<LoopRv> lanes = {loops[c.lanes]}, terms = {loops[c.reduce.back()]};
+  if (c.dot) {
+    lanes = s.split(lanes[0], {ExprRv{}, lit(c.dot->lanes)});
+    terms = s.split(terms[0], {ExprRv{}, lit(c.dot->group)});
+    if (!s.ok()) return false;
+  }
+  for (size_t i : c.reduce) nest.sums.push_back(i == c.reduce.back() ? terms[0] : loops[i]);
   if (c.has_row) nest.rows.push_back(h[2]);
   nest.rows.push_back(w[1]);
   if (c.has_filter) nest.rows.push_back(f[2]);
-  nest.lanes = loops[c.lanes];
-  return reorder_tile(s, nest);
+  nest.lanes = lanes.back();
+  if (!c.dot) return reorder_tile(s, nest);
+  nest.rows.push_back(lanes[0]);
+  s.reorder(nest.outer, nest.inner, nest.sums, nest.rows, nest.lanes, terms[1]);
+  return s.ok();
+}
+
+// The sums of a tile become dot products; what sets them to zero is apart.
+bool multiply_groups(Schedule& s, const BlockedConvolution& c, const TileLoops& nest, BlockRv block) {
+  BlockRv zero = s.decompose_reduction(block, nest.sums[0]);
+  if (!s.ok()) return false;
+  std::vector<LoopRv> loops = s.get_loops(zero);
+  const size_t depth = nest.outer.size() + nest.inner.size();
+  if (!s.ok() || loops.size() <= depth) return false;
+  for (size_t i = depth; i + 1 < loops.size(); ++i) s.unroll(loops[i]);
+  s.vectorize(loops.back());
+  s.tensorize(nest.lanes, c.dot->instruction);
+  return s.ok();
 }
 
 // The loops of a tiled nest, outermost first.
@@ -165,8 +213,9 @@ bool tile(Schedule& s, const BlockedConvolution& c, const BlockTile& t, bool sta
   s.reverse_compute_at(*epilogue, nest.inner.back());
   if (!s.ok() || !mark_epilogue(s, c.nest, static_cast<int>(c.lanes), *epilogue, nest.outer.size() + nest.inner.size()))
     return false;
+  if (c.dot && !multiply_groups(s, c, nest, block)) return false;
   for (LoopRv l : nest.rows) s.unroll(l);
-  s.vectorize(loops[c.lanes]);
+  if (!c.dot) s.vectorize(loops[c.lanes]);
   s.annotate(nest.sums[nest.sums.size() - 2], AnnotationKey::kUnrollMax,
              s.sample_categorical({1, 64, 256}, {0.3, 0.4, 0.3}));
   if (staged && !stage_padding(s, nest.outer.back())) return false;
@@ -178,7 +227,7 @@ bool tile(Schedule& s, const BlockedConvolution& c, const BlockTile& t, bool sta
 }  // namespace
 
 Ways blocked_conv_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
-  std::optional<BlockedConvolution> c = find_blocked(state.kernel(), options);
+  std::optional<BlockedConvolution> c = find_blocked(state.kernel(), target, options);
   if (!c) return {state};
   int64_t lanes = vector_lanes(target, state.kernel().buffer(c->nest.store->buffer)->type);
   bool padded = has_padding(state);

@@ -14,6 +14,15 @@ struct CpuProductNest {
   int a = 0, b = 0;            // reads of the block
 };
 
+// An instruction that multiplies groups of values of `a` for each lane by groups of `b`, and adds to lanes of `result`.
+struct VectorDot {
+  Type a, b, result;
+  int64_t group, lanes;
+  std::string_view instruction;
+};
+// Those of the target whose operands these types are, the most terms first, within its vectors.
+std::vector<VectorDot> vector_dots(Type a, Type b, Type result, const target::Target& target);
+
 // A sum of products of two tensors: what could be a matrix product at all.
 std::optional<NaiveNest> sum_of_products(const ir::Kernel& k, const ir::Block& block);
 // nullopt: its operands are not stored like that.

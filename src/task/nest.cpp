@@ -89,8 +89,9 @@ void GroupNest::block_constants() {
   split(blocked, weight[0], a.block_out);
   split(blocked, weight[1], a.group > 1 ? 1 : a.block_in);
   blocked.insert(blocked.end(), weight.begin() + 2, weight.end());
-  flat_shapes_[anchor.inputs[1]] = blocked;
-  split(bias, weight[0], a.block_out);
+  const bool given = weight.size() == a.kernel.size() + 4;
+  flat_shapes_[anchor.inputs[1]] = given ? weight : blocked;
+  split(bias, given ? weight[0] * a.block_out : weight[0], a.block_out);
   if (anchor.inputs.size() == 3) flat_shapes_[anchor.inputs[2]] = bias;
 }
 

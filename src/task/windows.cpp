@@ -92,8 +92,11 @@ void GroupNest::plan_direct_conv(const graph::Node& node) {
   add_stage("conv", node, true, [=, this](const std::string& name, const Tensor& out) {
     Tensor source = operand(c.node.inputs[0]);
     Stmt copy = nullptr;
-    if (c.padded()) copy = emit_padded(c, source);
-    if (c.gathered) copy = emit_gathered(c, source);
+    // Copies of integers keep their 8 bits.
+    const graph::DType held = value(c.node.inputs[0]).dtype;
+    const Type type = graph::is_byte(held) ? ir_type(held) : compute_;
+    if (c.padded()) copy = computing(type, [&] { return emit_padded(c, source); });
+    if (c.gathered) copy = computing(type, [&] { return emit_gathered(c, source); });
     return b().seq(std::array<Stmt, 2>{copy, emit_conv(c, name, out, source)});
   });
   if (node.inputs.size() != 3) return;
@@ -115,8 +118,9 @@ Stmt GroupNest::emit_padded(const ConvNest& c, Tensor& source) {
   if (c.attrs.block_in > 1) shape.push_back(c.attrs.block_in);
   begin.resize(shape.size(), 0);
   source = make_temp(kPadBlock, shape);
+  const auto around = static_cast<double>(c.attrs.pad_value);
   return map_nest(kPadBlock, axes_of(shape), source,
-                  [&](const Exprs& at) { return read_padded(operand(c.node.inputs[0]), at, shape, begin); });
+                  [&](const Exprs& at) { return read_padded(operand(c.node.inputs[0]), at, shape, begin, around); });
 }
 
 Stmt GroupNest::emit_gathered(const ConvNest& c, Tensor& source) {
@@ -133,13 +137,15 @@ Stmt GroupNest::emit_conv(const ConvNest& c, const std::string& name, const Tens
   for (size_t i = 0; i < c.windows.size(); ++i)
     reduce.push_back({window_name(i, c.windows.size()), c.windows[i].kernel});
   if (c.in_blocks()) reduce.push_back({"rb", c.attrs.block_in});
+  // Channels and filters of a block are the last axes of the weight.
+  const bool blocks_last = value(c.node.inputs[1]).shape.size() == c.attrs.kernel.size() + 4;
   auto term = [&](const Exprs& at, const Exprs& over) {
     Expr channel = channel_loop ? over[0] : b().integer(0);
     Exprs x{at[0], channel}, w{at[1]};
     if (c.grouped) x = {at[0], at[1], channel}, w = {at[1], at[2]};
-    if (c.attrs.block_out > 1) w.push_back(at.back());
+    if (c.attrs.block_out > 1 && !blocks_last) w.push_back(at.back());
     w.push_back(channel);
-    if (c.in_blocks()) w.push_back(over.back());
+    if (c.in_blocks() && !blocks_last) w.push_back(over.back());
     if (c.depthwise_blocks()) {
       x[1] = at[1];
     } else if (c.attrs.group > 1 && !c.grouped) {
@@ -152,6 +158,7 @@ Stmt GroupNest::emit_conv(const ConvNest& c, const std::string& name, const Tens
       x.push_back(padded ? b().offset(position, c.windows[i].pad) : position);
       w.push_back(k);
     }
+    if (blocks_last) w.push_back(over.back()), w.push_back(at.back());
     if (c.attrs.block_in > 1) x.push_back(c.depthwise_blocks() ? at.back() : over.back());
     return b().mul(read(source, x), read(operand(c.node.inputs[1]), w));
   };

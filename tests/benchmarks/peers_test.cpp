@@ -86,10 +86,13 @@ Sums naive(const OpCase& c) {
   };
   if (c.op == "gemm") {
     int64_t m = c.get("m"), n = c.get("n"), k = c.get("k");
+    auto term = [&](int64_t x, int64_t w) {
+      return c.get("int8") ? double(byte_at(x, 0)) * signed_byte_at(w, 1) : double(data_at(x, 0)) * data_at(w, 1);
+    };
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
         double v = c.get("bias") ? data_at(j, 2) : 0;
-        for (int64_t r = 0; r < k; ++r) v += double(data_at(i * k + r, 0)) * data_at(r * n + j, 1);
+        for (int64_t r = 0; r < k; ++r) v += term(i * k + r, r * n + j);
         add(v);
       }
     return s;
@@ -123,6 +126,7 @@ TEST_CASE("peers compute the operator that was asked for", "[peers]") {
       gemm_case("bare", 5, 12, 7),
       gemm_case("row", 1, 33, 20),
       gemm_case("fused", 6, 16, 9, true),
+      int8_gemm_case("bytes", 5, 12, 7),
       conv_case("conv", 3, 8, 9, 3, 2),
       conv_case("depthwise", 8, 8, 6, 3, 1, 8),
       window_case("line", {.channels = 4, .filters = 6, .size = {17}, .kernel = 3, .stride = 2, .pad = 1}),

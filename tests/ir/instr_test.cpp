@@ -123,7 +123,9 @@ TEST_CASE("rows are found by types, participants and shapes", "[instr]") {
                                  "mma.m16n8k8.f32.bf16.bt"});
   CHECK(names_of(find_products(Type::kI8, Participants::kWarp)) ==
         std::vector<std::string>{"mma.m16n8k32.i32.i8", "mma.m16n8k32.i32.i8.bt"});
-  CHECK(names_of(find_products(Type::kU8, Participants::kThread)) == std::vector<std::string>{"zmm.vpdpbusd"});
+  CHECK(names_of(find_products(Type::kU8, Participants::kThread)) ==
+        std::vector<std::string>{"zmm.vpdpbusd", "ymm.vpdpbusd", "ymm.vpdpbusd.avx", "zmm.vpmaddwd", "xmm.vpdpbusd",
+                                 "xmm.vpdpbusd.avx", "ymm.vpmaddwd", "xmm.pmaddwd"});
   CHECK(find_products(Type::kF64, Participants::kWarp).empty());
   const Instruction& tile = instruction(find_instruction("amx.tdpbf16ps.kn"));
   CHECK(instruction(find_tile_load(Family::kAmx, tile.operands[1])).name == "amx.load.bf16");

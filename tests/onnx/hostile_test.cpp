@@ -145,6 +145,10 @@ TEST_CASE("functions that call each other without end are not followed", "[error
 TEST_CASE("tensors whose bytes are not what their shape and type say", "[errors]") {
   auto weight = [](const std::string& tensor) { return error_of(model_of(kRelu + kInOut + bytes(5, tensor))); };
   const std::string name = bytes(8, "w");
+  // A zero point of 300 in a field of 32 bits.
+  const std::string one = number(1, 1);
+  CHECK_THAT(weight(one + number(2, 2) + number(5, 300) + name), Contains("element 0 is 300, expected 0 to 255 (u8)"));
+  CHECK_THAT(weight(one + number(2, 3) + number(5, 128) + name), Contains("is 128, expected -128 to 127 (i8)"));
   CHECK_THAT(weight(name + number(1, 3) + number(2, 7) + bytes(9, "abc")), Contains("3 bytes") && Contains("24"));
   CHECK_THAT(weight(name + number(1, 1) + number(2, 1) + bytes(9, std::string(5000, 'x'))), Contains("5000 bytes"));
   CHECK_THAT(weight(name + number(1, 2) + number(2, 1)), Contains("0 elements are stored"));

@@ -9,6 +9,7 @@
 #include "tcc/lower/lower.h"
 #include "tcc/space/sketch.h"
 #include "tcc/space/space.h"
+#include "tcc/support/rng.h"
 #include "tcc/task/task.h"
 
 namespace tcc {
@@ -32,7 +33,19 @@ struct Params {
                          ? interp::TensorData::zeros(b->type, shape)
                          : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));
     }
-    for (interp::TensorData& d : data) pointers.push_back(&d);
+    for (interp::TensorData& d : data) {
+      pointers.push_back(&d);
+      if (d.type == ir::Type::kU8 || d.type == ir::Type::kI8) fill_bytes(d, pointers.size());
+    }
+  }
+  // All numbers of the type, its limits more often than others. Outputs are written over.
+  static void fill_bytes(interp::TensorData& d, uint64_t seed) {
+    Rng rng(seed);
+    const double low = d.type == ir::Type::kU8 ? 0 : -128;
+    for (int64_t i = 0; i < d.size(); ++i) {
+      const int64_t draw = rng.below(320);
+      d.set(i, low + static_cast<double>(draw < 256 ? draw : draw % 2 * 255));
+    }
   }
   Params(const Params&) = delete;  // the pointers are into `data`
   Params& operator=(const Params&) = delete;

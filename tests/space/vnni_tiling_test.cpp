@@ -90,6 +90,31 @@ TEST_CASE("dot products of bytes compute what the naive kernel computes") {
   }
 }
 
+TEST_CASE("machine code of dot products of bytes, with the vectors and instructions of several processors") {
+  target::Target all = codegen::host(), without = all;
+  without.cpu.features.avx512_vnni = without.cpu.features.avx_vnni = false;
+  for (int64_t bits : {512, 256, 128})
+    for (target::Target target : {all, without}) {
+      if (bits > codegen::host().cpu.vector_bits) continue;
+      target.cpu.vector_bits = bits;
+      for (auto [m, n, k] : {std::array<int64_t, 3>{24, 32, 64}, {7, 35, 10}, {1, 17, 5}}) {
+        const ir::Kernel naive = testing::int_product("u8", m, n, k, false);
+        int64_t programs = 0;
+        for (const schedule::Trace& trace : space::generate_space(naive, target)) {
+          auto arena = std::make_shared<Arena>();
+          auto nest = schedule::replay(trace, trace.decisions, naive, arena);
+          REQUIRE(nest);
+          auto lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+          if (!lowered || schedule::print_trace(trace).find("tensorize") == std::string::npos) continue;
+          INFO(schedule::print_trace(trace) << bits);
+          check_machine_code(*lowered, naive);
+          ++programs;
+        }
+        CHECK(programs > 0);
+      }
+    }
+}
+
 TEST_CASE("without the instructions no program calls them") {
   const task::Task t = task::make_gemm({.m = 32, .n = 32, .k = 32, .dtype = graph::DType::kBF16});
   CHECK(check_programs(t.kernel, named_target("x86-64-v4"), "zmm.dpbf16ps").empty());

@@ -21,13 +21,16 @@ constexpr int32_t kNone = -1;
 // --- attributes --------------------------------------------------------------------------------------------------
 
 struct NoAttrs {};
+// Conv, Gemm and MatMul take two tensors of one type, or two of integers of 8 bits, signed or not. Of these the sums
+// are exact integers: the result is i32, and a bias is i32, too.
+//
 // Input N,C,spatial... with one to three spatial axes; weight M,C/group,kernel...; optional bias M. All vectors have
 // one entry per spatial axis.
 //
 // Blocked channels: with block_in = b > 1 the input is N,C/b,spatial...,b, so that b channels of one position are
 // adjacent; with block_out the output is. Weight and bias keep their plain shape whatever the blocks are. A depthwise
-// convolution (group = C = M) has equal blocks, any other blocked one has one group.
-//
+// convolution (group = C = M) has equal blocks, any other blocked one has one group. Where both sides of that one are
+// blocked, its weight may be M/block_out,C/block_in,kernel...,block_in,block_out, as dot products read it.
 // winograd = m (2 or 4): the same convolution by tiles of m x m outputs, F(m x m, 3 x 3) of tcc/graph/winograd.h. Two
 // spatial axes, 3x3, strides, dilations and group 1, nothing blocked; the weight is the transformed one, of shape
 // (m+2)^2,M,C.
@@ -36,6 +39,7 @@ struct ConvAttrs {
   int64_t group = 1;
   int64_t block_in = 1, block_out = 1;
   int64_t winograd = 0;
+  int64_t pad_value = 0;  // of the positions outside the input, where that holds integers of 8 bits
 };
 // Windows over the spatial axes of N,C,spatial.... With ceil_mode the last window may start inside and reach beyond the
 // padded input. MaxPool ignores positions outside the input. AveragePool divides by the number of window positions

@@ -56,6 +56,26 @@ void fold_transposes(Graph& graph);
 // operands then, as instructions for tf32 read them. Returns how many. Run `fold_constants` afterwards.
 int64_t transpose_weights(Graph& graph);
 
+// --- integers of 8 bits ----------------------------------------------------------------------------------------------
+
+// A product of quantized operands that stays in floats.
+struct FloatProduct {
+  NodeId node = kNone;
+  std::string reason;
+};
+
+// Convolutions and matrix products whose operands are (q - zero) * scale, with q of 8 bits, become products of these
+// integers (u8, or with `is_signed` i8, by i8; sums in i32), scaled afterwards. What zero points add to a sum is a
+// vector where they are constant, and is computed where not; positions around an image hold the zero point. Scales that
+// follow each other become one. `pad_channels`: a convolution has the channels of its input padded to a multiple of
+// this. Call it before `fold_constants`: constants that the importer folded still have the nodes that made them.
+// Returns what stays in floats. Run `fold_constants` and `eliminate` afterwards.
+struct ByteOptions {
+  int64_t pad_channels = 1;
+  bool is_signed = false;
+};
+std::vector<FloatProduct> quantize_products(Graph& graph, const ByteOptions& options = {});
+
 // --- precision -----------------------------------------------------------------------------------------------------
 
 // Single precision to f16 or bf16, where a table allows it (src/graph/precision.cpp): contractions take and give `low`
@@ -73,7 +93,7 @@ struct LayoutModel {
   struct Depthwise {
     double share = 1, long_rows = 1, half_row = 0, cap = 1, strided = 1;
   };
-  int64_t block = 16;               // channels side by side: one vector, or two
+  int64_t block = 16;               // channels side by side: one vector, or two; fewer of bytes (assign_layouts)
   double flops_per_second = 1e11;   // of a well-shaped convolution
   double bytes_per_second = 1e10;   // of copying between layouts
   double plain_efficiency = 0.8;    // share of the peak that a convolution of plain operands reaches, by estimate,
@@ -86,7 +106,8 @@ struct LayoutModel {
 
 // Decides for every convolution, pool and elementwise operator between them whether its channels are plain (NCHW) or
 // blocked (NCHW16c): the cheapest assignment of the chain by LayoutModel, conversions counted. Conversions are Reshape
-// and Transpose nodes; neighbors that agree have none. Returns how many convolutions are blocked.
+// and Transpose nodes; neighbors that agree have none. Where convolutions multiply bytes, channels that whole blocks do
+// not divide have blocks of half as many, or a quarter. Returns how many convolutions are blocked.
 int64_t assign_layouts(Graph& graph, const LayoutModel& model);
 
 struct OptimizeOptions {
@@ -95,10 +116,13 @@ struct OptimizeOptions {
   double winograd_transform = 4;       // multiply-adds of a product that one of a transform costs (target/core_model.h)
   std::optional<DType> precision;      // f16 or bf16: see lower_precision; nothing: as the model says
   bool transpose_weights = false;      // see transpose_weights
+  bool signed_bytes = false;           // see quantize_products
 };
+// As many neighbors along a sum of products of 8 bits are multiplied at once: dot products of CPUs and GPUs.
+inline constexpr int64_t kByteGroup = 4;
 
-// infer_shapes, eliminate, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, products and transposes;
-// transposed weights, lower precision, Winograd forms and layouts where asked; eliminate.
+// infer_shapes, eliminate, quantize_products, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, products
+// and transposes; transposed weights, lower precision, Winograd forms and layouts where asked; eliminate.
 Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions& options = {});
 
 // --- fusion --------------------------------------------------------------------------------------------------------

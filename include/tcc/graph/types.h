@@ -37,6 +37,9 @@ enum class DType : uint8_t {
 int64_t dtype_size(DType dtype);
 std::string_view dtype_name(DType dtype);
 bool is_float(DType dtype);
+constexpr bool is_byte(DType dtype) {
+  return dtype == DType::kU8 || dtype == DType::kI8;
+}
 // u32 and u64: kernels hold them in the signed type of their width, so arithmetic on them is limited to what that
 // serves.
 constexpr bool is_wide_unsigned(DType dtype) {

@@ -7,6 +7,7 @@
 #include "tcc/ir/instr.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
+#include "tcc/target/features.h"
 
 namespace tcc::codegen {
 namespace {
@@ -16,22 +17,13 @@ using llvm::Value;
 constexpr int64_t kTileRegisters = 8;
 constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes
 
-bool has_feature(const target::CpuFeatures& have, std::string_view name) {
-  if (name.empty()) return true;
-#define TCC_TEST_FEATURE(field, llvm) \
-  if (name == #field) return have.field;
-  TCC_CPU_FEATURES(TCC_TEST_FEATURE)
-#undef TCC_TEST_FEATURE
-  return false;
-}
-
 }  // namespace
 
 void Emitter::instr_call(const ir::InstrCall& call) {
   close_runs();
   const ir::Instruction& row = ir::instruction(call.instr);
   if (row.llvm.empty()) return fail(fmt::format("instruction {} has no form for this host target", row.name));
-  if (!has_feature(target_.cpu.features, row.feature))
+  if (!target::has_feature(target_.cpu.features, row.feature))
     return fail(fmt::format("instruction {} needs {}, which {} does not have", row.name, row.feature, target_.name));
   TCC_CHECK(lane_range_.id == ir::kNoId, "{} inside a vector loop", row.name);
   auto emit = [&] {
@@ -107,7 +99,7 @@ void Emitter::configure_first(ir::Stmt body) {
     shape = here;
     return true;
   });
-  tiles_hoisted_ = (tiles || shape) && alike && has_feature(target_.cpu.features, "amx_tile");
+  tiles_hoisted_ = (tiles || shape) && alike && target::has_feature(target_.cpu.features, "amx_tile");
   if (!tiles_hoisted_) return;
   auto [rows, bytes] = shape.value_or(std::pair<int64_t, int64_t>{16, 64});
   configure_tiles(static_cast<uint8_t>(rows), static_cast<uint8_t>(bytes));
@@ -224,16 +216,25 @@ void Emitter::dot_instruction(const ir::InstrCall& call, const ir::Instruction& 
   if (!fits) return fail(fmt::format("the operands of {} are not in groups of {}", row.name, group));
   BufferSlot& sum = slots_.at(call.operands[0].buffer);
   const bool pairs = row.operands[1].type == ir::Type::kBF16;
+  // Two bytes for each lane: products of what they are in 16 bits.
+  const bool widens = row.operands[1].type == ir::Type::kU8 && group == 2;
   const auto n = static_cast<unsigned>(lanes);
-  llvm::Type* operand = pairs ? static_cast<llvm::Type*>(llvm::FixedVectorType::get(b_.getBFloatTy(), 2 * n))
-                              : llvm::FixedVectorType::get(b_.getInt32Ty(), n);
+  llvm::Type* operand = pairs    ? static_cast<llvm::Type*>(llvm::FixedVectorType::get(b_.getBFloatTy(), 2 * n))
+                        : widens ? llvm::FixedVectorType::get(b_.getInt16Ty(), 2 * n)
+                                 : llvm::FixedVectorType::get(b_.getInt32Ty(), n);
   Value* d = load_piece(sum, flat_of(0), 0, lanes, {});
   Value* a = load_piece(slots_.at(call.operands[1].buffer), flat_of(1), 0, group, {});
   Value* b = load_piece(slots_.at(call.operands[2].buffer), flat_of(2), 0, lanes * group, {});
+  if (widens) {
+    a = b_.CreateZExt(a, llvm::FixedVectorType::get(b_.getInt16Ty(), 2));
+    b = b_.CreateSExt(b, operand);
+  }
   a = b_.CreateBitCast(b_.CreateVectorSplat(n, b_.CreateBitCast(a, b_.getInt32Ty())), operand);
   llvm::Intrinsic::ID id = llvm::Function::lookupIntrinsicID({row.llvm.data(), row.llvm.size()});
   if (id == llvm::Intrinsic::not_intrinsic) return fail(fmt::format("LLVM does not know {}", row.llvm));
-  store_piece(sum, flat_of(0), 0, b_.CreateIntrinsic(id, {}, {d, a, b_.CreateBitCast(b, operand)}), nullptr);
+  Value* result = widens ? b_.CreateAdd(d, b_.CreateIntrinsic(id, {}, {a, b}))
+                         : b_.CreateIntrinsic(id, {}, {d, a, b_.CreateBitCast(b, operand)});
+  store_piece(sum, flat_of(0), 0, result, nullptr);
 }
 
 // Rows over one vector per operand; the argument is the number of lanes that are on.

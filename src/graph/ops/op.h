@@ -25,12 +25,26 @@ class Typing {
   const Value& in(size_t i) const { return graph_.value(node_.inputs[i]); }
   const Shape& shape(size_t i) const { return in(i).shape; }
   Result<TensorType> done(Shape s) const { return TensorType{in(0).dtype, std::move(s)}; }
+  // Of a contraction.
+  bool multiplies_bytes() const { return is_byte(in(0).dtype) && is_byte(in(1).dtype); }
+  Result<TensorType> summed(Shape s) const {
+    return TensorType{multiplies_bytes() ? DType::kI32 : in(0).dtype, std::move(s)};
+  }
 
   Result<void> need_float() const {
     if (is_float(in(0).dtype)) return {};
     return refuse(Refusal::kElementType, "needs floating-point input, got {}", dtype_name(in(0).dtype));
   }
-  // Types that are multiplied and summed: floats, and integers of 32 and 64 bits, which wrap.
+  // Operands that are multiplied and summed: of one type, floats or integers of 32 and 64 bits, which wrap; or integers
+  // of 8 bits, whose sums, and what is added to them, are i32.
+  Result<void> need_product_types() const {
+    if (multiplies_bytes()) {
+      if (node_.inputs.size() < 3 || in(2).dtype == DType::kI32) return {};
+      return input_error("sums of integers of 8 bits are i32, input 2 is {}", dtype_name(in(2).dtype));
+    }
+    TCC_TRY_VOID(need_one_type());
+    return need_product_type();
+  }
   Result<void> need_product_type() const {
     const DType t = in(0).dtype;
     if (is_float(t) || t == DType::kI32 || t == DType::kI64 || is_wide_unsigned(t)) return {};

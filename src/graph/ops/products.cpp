@@ -28,8 +28,7 @@ void Runner::product(const double* a, int64_t am, int64_t ak, const double* b, i
 
 Result<TensorType> Typing::gemm() const {
   const auto& a = node_.as<GemmAttrs>();
-  TCC_TRY_VOID(need_product_type());
-  TCC_TRY_VOID(need_one_type());
+  TCC_TRY_VOID(need_product_types());
   if (shape(0).size() != 2 || shape(1).size() != 2) {
     return input_error("needs two matrices, got {} and {}", shape_text(shape(0)), shape_text(shape(1)));
   }
@@ -47,12 +46,11 @@ Result<TensorType> Typing::gemm() const {
   if (node_.inputs.size() == 3 && broadcast_shapes(shape(2), out) != out) {
     return input_error("C of shape {} does not broadcast to {}", shape_text(shape(2)), shape_text(out));
   }
-  return done(out);
+  return summed(out);
 }
 
 Result<TensorType> Typing::matmul() const {
-  TCC_TRY_VOID(need_product_type());
-  TCC_TRY_VOID(need_one_type());
+  TCC_TRY_VOID(need_product_types());
   const auto& attrs = node_.as<MatMulAttrs>();
   TCC_TRY(Shape a, permuted(shape(0), attrs.perm_a));
   TCC_TRY(Shape b, permuted(shape(1), attrs.perm_b));
@@ -68,7 +66,7 @@ Result<TensorType> Typing::matmul() const {
   if (!vector_a) out.push_back(a[a.size() - 2]);
   if (!vector_b) out.push_back(b.back());
   TCC_TRY(out, permuted(out, attrs.perm_out));
-  return done(out);
+  return summed(out);
 }
 
 void Runner::gemm() {

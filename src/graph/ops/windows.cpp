@@ -151,6 +151,17 @@ Shape blocked_channels(const Shape& plain, int64_t block) {
   return blocked;
 }
 
+bool has_blocked_weight(const ConvAttrs& a, const Shape& weight) {
+  return a.block_in > 1 && a.block_out > 1 && a.group == 1 && weight.size() == a.kernel.size() + 4;
+}
+Shape plain_weight(const ConvAttrs& a, const Shape& weight) {
+  if (!has_blocked_weight(a, weight)) return weight;
+  const size_t rank = weight.size();
+  Shape plain{weight[0] * weight[rank - 1], weight[1] * weight[rank - 2]};
+  plain.insert(plain.end(), weight.begin() + 2, weight.end() - 2);
+  return plain;
+}
+
 // A blocked tensor has its channels in axis 1 and in the last one.
 Result<void> Typing::need_block(int64_t block) const {
   if (block == 1 || (block > 1 && shape(0).size() > 3 && shape(0).back() == block)) return {};
@@ -164,27 +175,30 @@ Result<void> Typing::need_channels(size_t i, int64_t channels, const char* what)
 
 Result<TensorType> Typing::conv() const {
   const auto& a = node_.as<ConvAttrs>();
-  TCC_TRY_VOID(need_product_type());
-  TCC_TRY_VOID(need_one_type());
+  TCC_TRY_VOID(need_product_types());
   TCC_TRY_VOID(need_block(a.block_in));
   if (a.winograd != 0) return winograd_conv(a);
   const Shape input = plain_channels(shape(0), a.block_in);
-  if (input.size() < 3 || shape(1).size() != input.size()) {
+  const Shape weight = plain_weight(a, shape(1));
+  if (input.size() < 3 || weight.size() != input.size()) {
     return input_error("needs input and weight of one rank of at least 3, got {} and {}", shape_text(input),
                        shape_text(shape(1)));
   }
+  if (has_blocked_weight(a, shape(1)) &&
+      (shape(1).back() != a.block_out || shape(1)[shape(1).size() - 2] != a.block_in))
+    return input_error("weight {} is not in blocks of {} and {}", shape_text(shape(1)), a.block_in, a.block_out);
   Window window{a.kernel, a.strides, a.dilations, a.pads_begin, a.pads_end, false};
   TCC_TRY_VOID(check_window(window, input.size() - 2));
-  int64_t channels = input[1], filters = shape(1)[0];
+  int64_t channels = input[1], filters = weight[0];
   if (a.group < 1 || channels % a.group != 0 || filters % a.group != 0) {
     return input_error("group {} must divide the {} input and {} output channels", a.group, channels, filters);
   }
-  if (shape(1)[1] != channels / a.group) {
+  if (weight[1] != channels / a.group) {
     return input_error("weight {} does not fit input {} with group {}: its second extent must be {}",
-                       shape_text(shape(1)), shape_text(input), a.group, channels / a.group);
+                       shape_text(weight), shape_text(input), a.group, channels / a.group);
   }
-  if (!std::equal(a.kernel.begin(), a.kernel.end(), shape(1).begin() + 2)) {
-    return input_error("kernel_shape [{}] differs from weight {}", fmt::join(a.kernel, ", "), shape_text(shape(1)));
+  if (!std::equal(a.kernel.begin(), a.kernel.end(), weight.begin() + 2)) {
+    return input_error("kernel_shape [{}] differs from weight {}", fmt::join(a.kernel, ", "), shape_text(weight));
   }
   if (node_.inputs.size() == 3) TCC_TRY_VOID(need_channels(2, filters, "bias"));
   bool blocked = a.block_in > 1 || a.block_out > 1;
@@ -195,7 +209,10 @@ Result<TensorType> Typing::conv() const {
   }
   Shape out{input[0], filters};
   TCC_TRY_VOID(append_window_extents(window, input, out));
-  return done(blocked_channels(out, a.block_out));
+  if (a.pad_value != 0 && (!is_byte(in(0).dtype) || wrap_integer(static_cast<double>(a.pad_value), in(0).dtype) !=
+                                                        static_cast<double>(a.pad_value)))
+    return input_error("pad_value {} is not a number of {}", a.pad_value, dtype_name(in(0).dtype));
+  return summed(blocked_channels(out, a.block_out));
 }
 
 Result<TensorType> Typing::winograd_conv(const ConvAttrs& a) const {
@@ -254,6 +271,27 @@ Result<TensorType> Typing::lrn() const {
 
 void Runner::conv() {
   const auto& a = node_.as<ConvAttrs>();
+  HostTensor weight;
+  if (has_blocked_weight(a, in(1).shape)) {
+    const auto rank = static_cast<int64_t>(in(1).shape.size());
+    std::vector<int64_t> perm{0, rank - 1, 1, rank - 2};
+    for (int64_t i = 2; i < rank - 2; ++i) perm.push_back(i);
+    weight = permuted(in(1), perm);
+    weight.shape = plain_weight(a, in(1).shape);
+    inputs_[1] = &weight;
+  }
+  // Sums over x - p with zeros around, plus p times the sum of a filter.
+  const auto p = static_cast<double>(a.pad_value);
+  HostTensor shifted, bias;
+  if (p != 0) {
+    shifted = in(0);
+    for (double& v : shifted.data) v -= p;
+    const int64_t filters = in(1).shape[0], size = element_count(in(1).shape) / filters;
+    bias = inputs_.size() == 3 ? in(2) : HostTensor{{filters}, std::vector<double>(static_cast<size_t>(filters), 0.0)};
+    for (int64_t i = 0; i < filters * size; ++i)
+      bias.data[static_cast<size_t>(i / size)] += p * in(1).data[static_cast<size_t>(i)];
+    inputs_ = {&shifted, inputs_[1], &bias};
+  }
   with_plain_channels(inputs_, out_, a.block_in, a.block_out, [this] { plain_conv(); });
 }
 

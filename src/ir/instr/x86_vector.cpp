@@ -23,6 +23,12 @@ constexpr OperandSpec kDotPairs[] = {{"D", Type::kF32, Scope::kLocal, Access::kR
 constexpr OperandSpec kDotQuads[] = {{"D", Type::kI32, Scope::kLocal, Access::kReadWrite, 1, {16}},
                                      {"A", Type::kU8, Scope::kGlobal, Access::kRead, 1, {4}},
                                      {"B", Type::kI8, Scope::kGlobal, Access::kRead, 2, {4, 16}}};
+// The same for other vectors. Processors without VNNI multiply pairs, widened to 16 bits: pairs of such products fit 32
+// bits, while instructions that multiply bytes saturate.
+template <int64_t kGroup, int64_t kLanes>
+constexpr OperandSpec kDotBytes[] = {{"D", Type::kI32, Scope::kLocal, Access::kReadWrite, 1, {kLanes}},
+                                     {"A", Type::kU8, Scope::kGlobal, Access::kRead, 1, {kGroup}},
+                                     {"B", Type::kI8, Scope::kGlobal, Access::kRead, 2, {kGroup, kLanes}}};
 
 constexpr Instruction row(std::string_view name, std::string_view feature, std::span<const OperandSpec> operands,
                           int32_t args, std::string_view semantics, int64_t flops, int64_t bytes,
@@ -45,6 +51,21 @@ constexpr Instruction kRows[] = {
     row("zmm.vpdpbusd", "avx512_vnni", kDotQuads, 0,
         "for j in 16 { for k in 4 { D[j] = D[j] + i32(A[k]) * i32(B[k, j]) } }", 128, 68,
         "llvm.x86.avx512.vpdpbusd.512"),
+    row("ymm.vpdpbusd", "avx512_vnni", kDotBytes<4, 8>, 0,
+        "for j in 8 { for k in 4 { D[j] = D[j] + i32(A[k]) * i32(B[k, j]) } }", 64, 36, "llvm.x86.avx512.vpdpbusd.256"),
+    row("xmm.vpdpbusd", "avx512_vnni", kDotBytes<4, 4>, 0,
+        "for j in 4 { for k in 4 { D[j] = D[j] + i32(A[k]) * i32(B[k, j]) } }", 32, 20, "llvm.x86.avx512.vpdpbusd.128"),
+    row("ymm.vpdpbusd.avx", "avx_vnni", kDotBytes<4, 8>, 0,
+        "for j in 8 { for k in 4 { D[j] = D[j] + i32(A[k]) * i32(B[k, j]) } }", 64, 36, "llvm.x86.avx512.vpdpbusd.256"),
+    row("xmm.vpdpbusd.avx", "avx_vnni", kDotBytes<4, 4>, 0,
+        "for j in 4 { for k in 4 { D[j] = D[j] + i32(A[k]) * i32(B[k, j]) } }", 32, 20, "llvm.x86.avx512.vpdpbusd.128"),
+    row("zmm.vpmaddwd", "avx512bw", kDotBytes<2, 16>, 0,
+        "for j in 16 { for k in 2 { D[j] = D[j] + i32(A[k]) * i32(B[k, j]) } }", 64, 34,
+        "llvm.x86.avx512.pmaddw.d.512"),
+    row("ymm.vpmaddwd", "avx2", kDotBytes<2, 8>, 0,
+        "for j in 8 { for k in 2 { D[j] = D[j] + i32(A[k]) * i32(B[k, j]) } }", 32, 18, "llvm.x86.avx2.pmadd.wd"),
+    row("xmm.pmaddwd", "sse4_1", kDotBytes<2, 4>, 0,
+        "for j in 4 { for k in 2 { D[j] = D[j] + i32(A[k]) * i32(B[k, j]) } }", 16, 10, "llvm.x86.sse2.pmadd.wd"),
 };
 
 }  // namespace

@@ -35,8 +35,10 @@ Legal<Chain> chain_below(const Kernel& k, Stmt top, Id name) {
   const Block& block = *chain.block;
   if (block.init != nullptr)
     return reject(RejectReason::kReductionOrder, describe(k, block.id) + " still has its initialization");
-  if (block.predicate != nullptr)
-    return reject(RejectReason::kBadInstruction, describe(k, block.id) + " has a predicate: pad it to whole tiles");
+  // Whole instructions may be left out, parts of them may not.
+  for (const Loop* l : chain.loops)
+    if (block.predicate != nullptr && mentions(block.predicate, l->id))
+      return reject(RejectReason::kBadInstruction, describe(k, block.id) + " has a predicate: pad it to whole tiles");
   // Ordered iterations may be around the instruction, not in it.
   for (const Iter& it : block.iters) {
     bool inside = it.kind != IterKind::kCarried;
@@ -198,8 +200,8 @@ Legal<Stmt> call_block(Editor& edit, const Chain& chain, std::span<const Loop* c
     rename.set(l->id, b.var(id));
   }
   for (Operand& o : operands) o.indices = b.arena().copy(substitute(b, o.indices, rename));
-  return b.block(chain.block->id, iters, b.instr(row, operands, {}), nullptr, nullptr, chain.block->reducer,
-                 chain.block->annotations);
+  return b.block(chain.block->id, iters, b.instr(row, operands, {}), nullptr, chain.block->predicate,
+                 chain.block->reducer, chain.block->annotations);
 }
 
 }  // namespace
