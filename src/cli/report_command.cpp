@@ -104,7 +104,7 @@ Result<int> report(const Arguments& a) {
 }  // namespace
 
 Command report_command() {
-  return make_command("report", "Write a page to look at: what tuning gained, and what bounds each kernel",
+  return make_command("report", "Write a page to look at: the gain of tuning, and the bound of each kernel",
                       "  tcc report zoo:resnet18 -o report.html\n"
                       "  tcc report net.onnx --db records.db --threads 1\n"
                       "  tcc report out/libnet.so\n"

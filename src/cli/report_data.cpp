@@ -9,7 +9,6 @@
 #include "tcc/driver/records.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
-#include "tcc/target/probe.h"
 
 namespace tcc::cli {
 namespace {
@@ -190,16 +189,17 @@ Json model_page(const ModelOnPage& p) {
   for (const driver::ReportedTask& t : p.tasks) page["tasks"].push_back(task_json(t));
   page["roofs"] = roofs_json(target, p.facts);
   page["predictions"] = kPredictions;
-  page["gpu"] = target.is_cuda();
-  page["provenance"] =
-      Json::array({row("model", p.name), row("hash of the model", p.open.model.hash), row("target", target.name),
-                   row("platform", target::platform_text(target)), row("threads", std::to_string(p.threads))});
+  page["provenance"] = Json::array({row("model", p.name), row("hash of the model", p.open.model.hash),
+                                    row("target", target.name), row("threads", std::to_string(p.threads))});
   for (const auto& part : p.open.records.parts)
     if (const auto* store = dynamic_cast<const record::Store*>(part.get()))
       page["provenance"].push_back(row("records", store->path()));
   const auto newest =
       std::find_if(p.tasks.begin(), p.tasks.end(), [](const auto& t) { return !t.tool_version.empty(); });
-  if (newest != p.tasks.end()) page["provenance"].push_back(row("measured by", "tcc " + newest->tool_version));
+  if (newest != p.tasks.end()) {
+    page["provenance"].push_back(row("measured by", "tcc " + newest->tool_version));
+    page["provenance"].push_back(row("measured on", newest->platform.empty() ? "not known" : newest->platform));
+  }
   if (p.facts != nullptr) page["provenance"].push_back(row("processor", p.facts->machine));
   end_rows(page);
   return page;
@@ -230,7 +230,6 @@ Json store_page(const std::string& path, const std::vector<driver::StoredTask>& 
 Json library_page(const std::string& path, const Json& metadata, const driver::MachineFacts* facts) {
   Json page = page_json("library", path, version_line(metadata));
   page["tasks"] = library_tasks(metadata);
-  page["gpu"] = is_cuda(metadata);
   page["notes"] =
       Json::array({"Times are those of tuning: tcc bench LIB --per-kernel measures the kernels in the model."});
   page["provenance"] = library_rows(path, metadata);

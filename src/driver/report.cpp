@@ -46,7 +46,7 @@ void add_trials(const std::vector<Record>& records, ReportedTask& out) {
     RecordedFailure& f = by_status[r.status];
     ++f.count;
     if (!r.failure.empty()) f.example = r.failure;
-    out.device = r.device;
+    out.platform = r.platform;
     out.tool_version = r.tool_version;
   }
   for (auto& [status, failure] : by_status) {

@@ -32,7 +32,7 @@ struct ReportedTask {
   // analytical model, else by the draft model (tcc/cost/draft.h).
   std::vector<ReportTrial> trials;
   std::vector<RecordedFailure> failures;  // by status, "ok" too
-  std::string device, tool_version;       // of the newest trial: records' fields
+  std::string platform, tool_version;     // of the newest trial, as in its record
 };
 inline constexpr int64_t kPredictedTrials = 32;
 

@@ -287,7 +287,7 @@
   // --- GPUs
   const kGpuFacts = ['registers', 'spill_bytes', 'stack_bytes', 'shared_bytes'];
   function gpuFacts() {
-    if (!data.gpu) return;
+    if (!tasks.some(t => (t.facts || {}).registers > 0)) return;
     const s = section('gpu', 'GPU facts', 'What the compiler and the device\'s counters say of each kernel. The roles of a kernel\'s warps are in its loop tree.');
     const heads = [{name: 'task'}].concat(['registers', 'spilled', 'stack', 'shared', 'occupancy', 'tensor cores', 'device memory'].map(name => ({name, number: true}))).concat([{name: 'matrix instruction'}]);
     const share = x => x >= 0 && x !== null && x !== undefined ? percent(x) : '-';
