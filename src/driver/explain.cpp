@@ -354,9 +354,15 @@ int64_t count_unaligned_vector_loops(const Trace& trace, const task::Task& task,
 Result<Explanation> explain_task(const Program& program, const std::string& name, const record::Database* store,
                                  const target::Target& target, int64_t threads, const ModelSource* source,
                                  const MachineFacts* facts) {
-  TCC_TRY(size_t index, find_task(program, name));
+  TCC_TRY(const size_t index, find_task(program, name));
+  TCC_TRY(const search::Chosen chosen, search::built_program(program.tasks.tasks[index], target, store, threads));
+  return explain_chosen(program, index, chosen, store, target, threads, source, facts, true);
+}
+
+Result<Explanation> explain_chosen(const Program& program, size_t index, const search::Chosen& chosen,
+                                   const record::Database* store, const target::Target& target, int64_t threads,
+                                   const ModelSource* source, const MachineFacts* facts, bool draws) {
   const task::Task& task = program.tasks.tasks[index];
-  TCC_TRY(const search::Chosen chosen, search::built_program(task, target, store, threads));
   Explanation out;
   out.key = task.key;
   out.workload = task.workload;
@@ -399,7 +405,7 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
                               .source = source},
                              target, facts);
   }
-  count_rejects(task, target, out);
+  if (draws) count_rejects(task, target, out);
   out.unaligned_vector_loops = count_unaligned_vector_loops(trace, task, target);
   // Where the program cannot be compiled here, nothing is counted.
   out.facts = compiler_facts(chosen.facts);

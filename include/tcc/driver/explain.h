@@ -72,6 +72,12 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
                                  const target::Target& target, int64_t threads, const ModelSource* source = nullptr,
                                  const MachineFacts* facts = nullptr);
 
+// The same of a program that was chosen already. `draws`: also draws from the design spaces, which takes longest;
+// without them `draws`, `legal`, `rejects`, `space` and `replayed` stay empty.
+Result<Explanation> explain_chosen(const Program& program, size_t task, const search::Chosen& chosen,
+                                   const record::Database* store, const target::Target& target, int64_t threads,
+                                   const ModelSource* source, const MachineFacts* facts, bool draws);
+
 // Vectorized loops of a task's schedule that the lowering unrolls instead, because their accesses are not certain to be
 // aligned. -1: no pass of the target asks, or the schedule does not replay.
 int64_t count_unaligned_vector_loops(const schedule::Trace& trace, const task::Task& task,

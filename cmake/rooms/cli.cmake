@@ -1,0 +1,17 @@
+# The parts of the report page go into the binary (src/cli/report_page.cpp). Its plots are drawn by d3, of which Debian's
+# package node-d3 has the file and the licence. Without it `tcc report` says so.
+if(TARGET tcc_cli)
+  foreach(part page.html report.css report.js)
+    string(MAKE_C_IDENTIFIER "tcc_report_${part}" symbol)
+    tcc_embed(tcc_cli ${symbol} ${CMAKE_SOURCE_DIR}/src/cli/report/${part})
+  endforeach()
+  find_file(TCC_D3 d3.min.js PATHS /usr/share/nodejs/d3/dist NO_DEFAULT_PATH)
+  find_file(TCC_D3_LICENCE copyright PATHS /usr/share/doc/node-d3 NO_DEFAULT_PATH)
+  if(TCC_D3 AND TCC_D3_LICENCE)
+    tcc_embed(tcc_cli tcc_report_d3 ${TCC_D3})
+    tcc_embed(tcc_cli tcc_report_d3_licence ${TCC_D3_LICENCE})
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/cli/report_page.cpp PROPERTIES COMPILE_DEFINITIONS TCC_WITH_D3=1)
+  else()
+    message(STATUS "d3 (package node-d3) was not found: tcc report is left out")
+  endif()
+endif()

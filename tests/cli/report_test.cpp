@@ -1,0 +1,202 @@
+// Pages to look at: `tcc report`, by its data, by its errors, with hostile names, and in a browser.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "model_bytes.h"
+#include "skip.h"
+
+using namespace cli_test;
+using Catch::Matchers::Contains;
+using Json = nlohmann::json;
+
+namespace {
+
+const std::string kHostile = "</script><script>alert('x')</script><img src=x onerror=alert(2)>&amp;";
+
+std::string constant(const std::string& name, const std::vector<uint64_t>& dims, float value) {
+  std::string bytes, elements;
+  uint64_t count = 1;
+  for (uint64_t dim : dims) bytes += number(1, dim), count *= dim;
+  for (uint64_t i = 0; i < count; ++i) elements.append(reinterpret_cast<const char*>(&value), sizeof value);
+  return field(5, bytes + number(2, 1) + field(8, name) + field(9, elements));
+}
+
+std::string node(const std::string& name, const std::string& op, const std::vector<std::string>& inputs,
+                 const std::string& output) {
+  std::string bytes;
+  for (const std::string& input : inputs) bytes += field(1, input);
+  return field(1, bytes + field(2, output) + field(3, name) + field(4, op));
+}
+
+// Two products whose nodes have hostile names.
+std::string hostile_model() {
+  const auto matrix = [](const std::string& name) {
+    std::string dims;
+    for (uint64_t dim : {32, 32}) dims += field(1, number(1, dim));
+    return field(1, name) + field(2, field(1, number(1, 1) + field(2, dims)));
+  };
+  const std::string graph = node(kHostile, "MatMul", {"x", "w"}, "p") + node("relu", "Relu", {"p"}, "r") +
+                            node("second", "MatMul", {"r", "w"}, "y") + field(2, kHostile) +
+                            constant("w", {32, 32}, 0.25F) + field(11, matrix("x")) + field(12, matrix("y"));
+  return number(1, 8) + field(7, graph) + field(8, number(2, 13));
+}
+
+// A sandbox with hostile.onnx, tuned with a few trials into r.db.
+Sandbox tuned_box() {
+  Sandbox box;
+  spill(box.path("hostile.onnx"), hostile_model());
+  const Outcome tuned = box.tcc({"tune", "hostile.onnx", "--threads", "1", "--trials", "12", "--db", "r.db", "-q"});
+  CAPTURE(tuned.err);
+  REQUIRE(tuned.exit_code == 0);
+  return box;
+}
+
+// The block of JSON of a page.
+Json data_of(const std::string& page) {
+  const std::string begin = "id=\"data\">";
+  const size_t at = page.find(begin) + begin.size();
+  REQUIRE(at > begin.size());
+  return Json::parse(page.substr(at, page.find("</script>", at) - at));
+}
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// False, and the case is reported as skipped: tcc was built without d3.
+bool has_page(const Sandbox& box) {
+  const Outcome made = box.tcc({"report", "absent.db"});
+  if (made.err.find("built without the report page") == std::string::npos) return true;
+  tcc::testing::report_skip("tcc was built without d3 (package node-d3)");
+  return false;
+}
+
+Json written(const Sandbox& box, std::vector<std::string> words, const std::string& file) {
+  words.insert(words.begin(), "report");
+  words.insert(words.end(), {"-o", file, "--json"});
+  const Outcome made = box.tcc(words);
+  CAPTURE(made.err);
+  REQUIRE(made.exit_code == 0);
+  const Json summary = Json::parse(made.out);
+  CHECK(summary.at("file") == file);
+  CHECK(summary.at("bytes") == slurp(box.path(file)).size());
+  return summary;
+}
+
+}  // namespace
+
+TEST_CASE("a model's report has its tasks, programs and trials", "[report]") {
+  if (Sandbox empty; !has_page(empty)) return;
+  const Sandbox box = tuned_box();
+  const Json summary = written(box, {"hostile.onnx", "--db", "r.db", "--threads", "1"}, "m.html");
+  CHECK(summary.at("kind") == "model");
+  const std::string page = slurp(box.path("m.html"));
+  // Names cannot leave the block of data: the page has its own elements and no others.
+  CHECK(count_of(page, "<script") == 3);
+  CHECK(count_of(page, "<img") == 0);
+  CHECK(count_of(page, "alert(") == count_of(page, "\\u003cscript\\u003ealert(") + count_of(page, "onerror=alert("));
+  CHECK_THAT(page, Contains("default-src 'none'") && Contains("Mike Bostock") && !Contains("src=\"http"));
+  const Json data = data_of(page);
+  REQUIRE(data.at("tasks").size() == summary.at("tasks"));
+  bool named = false;
+  int64_t trials = 0;
+  for (const Json& t : data.at("tasks")) {
+    CAPTURE(t.at("workload"));
+    for (const Json& group : t.at("nodes"))
+      for (const Json& n : group) named = named || n.at("name") == kHostile;
+    trials += static_cast<int64_t>(t.at("trials").size());
+    CHECK(t.at("tuned") == true);
+    CHECK(t.at("seconds") > 0);
+    CHECK(t.at("flops") > 0);
+    CHECK(t.at("bytes") >= 2 * 32 * 32 * 4);
+    CHECK_FALSE(t.at("bound").at("by").get<std::string>().empty());
+    for (const char* text : {"loops", "program", "code", "nest", "schedule_text"})
+      CHECK_FALSE(t.at(text).get<std::string>().empty());
+    CHECK(std::any_of(t.at("trials").begin(), t.at("trials").end(),
+                      [](const Json& r) { return r.at(2) > 0 && r.at(3) > 0; }));
+  }
+  CHECK(named);
+  CHECK(trials >= 12);
+  CHECK_FALSE(data.at("roofs").at("compute").empty());
+  CHECK(data.at("provenance").size() > 5);
+}
+
+TEST_CASE("reports of libraries, of two libraries and of records", "[report]") {
+  if (Sandbox empty; !has_page(empty)) return;
+  const Sandbox box = tuned_box();
+  REQUIRE(box.tcc({"build", "hostile.onnx", "--db", "r.db", "-o", "a", "-q"}).exit_code == 0);
+  REQUIRE(box.tcc({"build", "hostile.onnx", "--db", "none.db", "-o", "b", "-q"}).exit_code != 0);
+  REQUIRE(box.tcc({"build", "hostile.onnx", "-o", "b", "-q"}).exit_code == 0);
+  CHECK(written(box, {"a/libhostile.so"}, "l.html").at("kind") == "library");
+  const Json library = data_of(slurp(box.path("l.html")));
+  for (const Json& t : library.at("tasks")) CHECK(t.at("seconds") > 0);
+  CHECK_THAT(library.at("tasks").at(0).at("nodes").dump(), Contains("onerror"));
+
+  CHECK(written(box, {"a/libhostile.so", "b/libhostile.so"}, "p.html").at("kind") == "pair");
+  const Json pair = data_of(slurp(box.path("p.html")));
+  REQUIRE(pair.at("pairs").size() == library.at("tasks").size());
+  for (const Json& p : pair.at("pairs")) CHECK((p.contains("a") && p.contains("b") && p.at("a").at("seconds") > 0));
+
+  CHECK(written(box, {"r.db"}, "d.html").at("kind") == "store");
+  const Json store = data_of(slurp(box.path("d.html")));
+  CHECK(store.at("tasks").size() >= library.at("tasks").size());
+  for (const Json& t : store.at("tasks")) CHECK_FALSE(t.at("trials").empty());
+}
+
+TEST_CASE("errors of report", "[report]") {
+  Sandbox box;
+  if (!has_page(box)) return;
+  check_error(box.tcc({"report"}), 2, "needs MODEL");
+  check_error(box.tcc({"report", "absent.onnx"}), 1, "absent.onnx");
+  check_error(box.tcc({"report", "absent.db"}), 1, "absent.db");
+  check_error(box.tcc({"report", "absent.so"}), 1, "absent.so");
+  check_error(box.tcc({"report", "a.so", "zoo:mlp"}), 1, "a.so");
+  spill(box.path("bad.so"), "not a library");
+  check_error(box.tcc({"report", "bad.so"}), 1, "bad.so");
+  check_error(box.tcc({"report", "zoo:mlp", "zoo:mlp"}), 2, "expected two libraries, found 'zoo:mlp'");
+  check_error(box.tcc({"report", "zoo:mlp", "-o", "no/such/folder/r.html"}), 1, "no/such/folder");
+  CHECK_FALSE(fs::exists(box.path("report.html")));
+}
+
+TEST_CASE("a browser draws every plot without an error", "[report]") {
+  if (Sandbox empty; !has_page(empty)) return;
+  const Sandbox box = tuned_box();
+  if (box.run({"sh", "-c", "command -v chromium"}).exit_code != 0) SKIP("no chromium to look at pages");
+  REQUIRE(box.tcc({"build", "hostile.onnx", "--db", "r.db", "-o", "a", "-q"}).exit_code == 0);
+  written(box, {"hostile.onnx", "--db", "r.db", "--threads", "1"}, "m.html");
+  written(box, {"a/libhostile.so"}, "l.html");
+  written(box, {"a/libhostile.so", "a/libhostile.so"}, "p.html");
+  written(box, {"r.db"}, "d.html");
+  // The plots of a page without open details.
+  const std::pair<const char*, int> pages[] = {{"m", 5}, {"l", 2}, {"p", 2}, {"d", 0}};
+  const fs::path kept = fs::path(TCC_BINARY_DIR) / "tests" / "report_screenshots";
+  fs::create_directories(kept);
+  for (const auto& [page, plots] : pages) {
+    CAPTURE(page);
+    const std::string file = box.str(std::string(page) + ".html");
+    const std::vector<std::string> browser = {"chromium",
+                                              "--headless=new",
+                                              "--no-sandbox",
+                                              "--disable-gpu",
+                                              "--disable-dev-shm-usage",
+                                              "--user-data-dir=" + box.str("browser"),
+                                              "--enable-logging=stderr",
+                                              "--window-size=1280,3000",
+                                              "--virtual-time-budget=3000"};
+    std::vector<std::string> look = browser;
+    look.insert(look.end(), {"--screenshot=" + (kept / (std::string(page) + ".png")).string(), "file://" + file});
+    const Outcome seen = box.run(look);
+    CAPTURE(seen.err);
+    CHECK(seen.exit_code == 0);
+    CHECK_THAT(seen.err, !Contains("CONSOLE"));
+    CHECK(fs::file_size(kept / (std::string(page) + ".png")) > 10000);
+    std::vector<std::string> dump = browser;
+    dump.insert(dump.end(), {"--dump-dom", "file://" + file});
+    const Outcome drawn = box.run(dump);
+    CHECK_THAT(drawn.out, Contains("data-ready=\"" + std::to_string(plots) + "\""));
+    CHECK(count_of(drawn.out, "<svg") == static_cast<size_t>(plots));
+    CHECK(count_of(drawn.out, "<img") == 0);
+  }
+}
