@@ -12,12 +12,12 @@
 namespace tcc::cli {
 namespace {
 
-struct Arguments : TaskArguments {
+struct ReportArguments : TaskArguments {
   Common common;
   std::string other, output = "report.html";
 };
 
-void declare(Options& options, Arguments& a) {
+void declare(Options& options, ReportArguments& a) {
   add_tasks(options, a);
   options.option("OTHER", a.other, "A second library: the report compares the two");
   options.option("-o,--output", a.output, "The HTML file to write").value("FILE").show_default().usual();
@@ -34,7 +34,7 @@ std::optional<driver::MachineFacts> rates_here(bool quiet) {
   return std::move(*facts);
 }
 
-Result<Json> model_data(const Arguments& a) {
+Result<Json> model_data(const ReportArguments& a) {
   TCC_TRY(const OpenTasks open, open_tasks(a));
   std::optional<driver::MachineFacts> facts;
   if (backend::backend_of(open.target).runs_on_host(open.target)) facts = rates_here(a.common.quiet);
@@ -61,7 +61,7 @@ Result<Json> read_metadata(const std::string& library) {
                     "build the library again");
 }
 
-Result<Json> page_data(const Arguments& a) {
+Result<Json> page_data(const ReportArguments& a) {
   const std::string& name = a.model.model;
   if (!a.other.empty()) {
     TCC_TRY(const Json first, read_metadata(name));
@@ -82,7 +82,7 @@ Result<Json> page_data(const Arguments& a) {
   return model_data(a);
 }
 
-Result<int> report(const Arguments& a) {
+Result<int> report(const ReportArguments& a) {
   TCC_TRY_VOID(check_report_page());
   Stopwatch watch;
   TCC_TRY(const Json data, page_data(a));

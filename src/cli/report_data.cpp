@@ -66,7 +66,7 @@ Json trials_json(const std::vector<driver::ReportTrial>& trials) {
   return list;
 }
 
-Json task_json(const driver::ReportedTask& t) {
+Json reported_task_json(const driver::ReportedTask& t) {
   Json json = explanation_json(t.explanation);
   json.update(
       TCC_JSON(t, number, weight, bytes, default_seconds, plain_seconds, threads, nest, program, code, code_note));
@@ -186,7 +186,7 @@ Json model_page(const ModelOnPage& p) {
                         fmt::format("{} kernels of {} tasks, target {}, {}", p.open.program.groups.size(),
                                     p.tasks.size(), target.name, plural(p.threads, "thread")));
   page["tasks"] = Json::array();
-  for (const driver::ReportedTask& t : p.tasks) page["tasks"].push_back(task_json(t));
+  for (const driver::ReportedTask& t : p.tasks) page["tasks"].push_back(reported_task_json(t));
   page["roofs"] = roofs_json(target, p.facts);
   page["predictions"] = kPredictions;
   page["provenance"] = Json::array({row("model", p.name), row("hash of the model", p.open.model.hash),
@@ -211,7 +211,7 @@ Json store_page(const std::string& path, const std::vector<driver::StoredTask>& 
   page["tasks"] = Json::array();
   std::map<std::string, int64_t> platforms;
   for (const driver::StoredTask& t : tasks) {
-    Json json = task_json(t.task);
+    Json json = reported_task_json(t.task);
     json["target"] = t.target;
     page["tasks"].push_back(std::move(json));
     platforms[t.platform] += std::ssize(t.task.trials);

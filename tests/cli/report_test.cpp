@@ -59,7 +59,7 @@ Json data_of(const std::string& page) {
   return Json::parse(page.substr(at, page.find("</script>", at) - at));
 }
 
-size_t count_of(const std::string& text, const std::string& part) {
+size_t times_in(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
   return count;
@@ -94,9 +94,9 @@ TEST_CASE("a model's report has its tasks, programs and trials", "[report]") {
   CHECK(summary.at("kind") == "model");
   const std::string page = slurp(box.path("m.html"));
   // Names cannot leave the block of data: the page has its own elements and no others.
-  CHECK(count_of(page, "<script") == 3);
-  CHECK(count_of(page, "<img") == 0);
-  CHECK(count_of(page, "alert(") == count_of(page, "\\u003cscript\\u003ealert(") + count_of(page, "onerror=alert("));
+  CHECK(times_in(page, "<script") == 3);
+  CHECK(times_in(page, "<img") == 0);
+  CHECK(times_in(page, "alert(") == times_in(page, "\\u003cscript\\u003ealert(") + times_in(page, "onerror=alert("));
   CHECK_THAT(page, Contains("default-src 'none'") && Contains("Mike Bostock") && !Contains("src=\"http"));
   const Json data = data_of(page);
   REQUIRE(data.at("tasks").size() == summary.at("tasks"));
@@ -196,7 +196,7 @@ TEST_CASE("a browser draws every plot without an error", "[report]") {
     dump.insert(dump.end(), {"--dump-dom", "file://" + file});
     const Outcome drawn = box.run(dump);
     CHECK_THAT(drawn.out, Contains("data-ready=\"" + std::to_string(plots) + "\""));
-    CHECK(count_of(drawn.out, "<svg") == static_cast<size_t>(plots));
-    CHECK(count_of(drawn.out, "<img") == 0);
+    CHECK(times_in(drawn.out, "<svg") == static_cast<size_t>(plots));
+    CHECK(times_in(drawn.out, "<img") == 0);
   }
 }
