@@ -11,7 +11,7 @@ using namespace ir;
 
 constexpr int64_t kMaxStatements = 4096;  // that an unrolled loop may become; beyond it the loop stays a loop
 
-bool is_written_out(const Loop& l) {
+bool becomes_copies(const Loop& l) {
   return l.loop_kind == LoopKind::kUnrolled || l.loop_kind == LoopKind::kVectorized;
 }
 
@@ -53,7 +53,7 @@ class UnrollPlanner {
   // Iterations that may be written out; -1: the loop's kind says it. Extents that depend on loops may become constant
   // when those are written out.
   static int64_t most_iterations(const Loop& l, int64_t limit) {
-    const bool whole = is_written_out(l);
+    const bool whole = becomes_copies(l);
     if (!whole && (l.loop_kind != LoopKind::kSerial || limit <= 0)) return -1;
     const int64_t statements = std::max<int64_t>(1, count_statements(l.body, !whole));
     const int64_t most = (whole ? kMaxStatements : std::min(limit, kMaxStatements)) / statements;
