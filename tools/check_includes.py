@@ -6,6 +6,8 @@ Rules, each an error:
   - src/<room>/ is private: only the room itself and its tests include it, and a public header never does;
   - third-party headers stay in the one room that wraps them (THIRD_PARTY) and, unless allowed, out of public headers;
   - only the places of KIND_QUESTIONS ask a target of which kind it is: the others ask its backend (backend_of);
+  - in rooms whose sources are compiled as one (TCC_UNITY_TARGETS), no function of an anonymous namespace has the name of
+    one that a header of the room declares: it would hide that one in the other sources, silently;
   - no file is longer than 1,000 lines (tables exempt). Warnings: 600 lines, 300 for a public header and for the three
     files that tell the whole story.
 
@@ -133,6 +135,15 @@ def third_party_rooms(text):
     return THIRD_PARTY[max(prefixes, key=len)] if prefixes else None
 
 
+ANONYMOUS = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
+FUNCTION = re.compile(r"^[A-Za-z_][\w:<>,&* \[\]]*[ &*>]([a-z_]\w*)\(", re.MULTILINE)
+
+
+def function_names(text):
+    """Functions that are declared or defined at the beginning of a line."""
+    return {m.group(1): text.count("\n", 0, m.start()) for m in FUNCTION.finditer(text)}
+
+
 class Checker:
     def __init__(self, root):
         self.root = root
@@ -236,6 +247,29 @@ class Checker:
                     f"({allowed} such questions are allowed here, {len(found)} found)"
                 )
 
+    def check_hidden_functions(self):
+        listed = self.root / "cmake/precompiled.cmake"
+        unity = re.search(r"set\(TCC_UNITY_TARGETS\s([^)]*)\)", listed.read_text(encoding="utf-8") if listed.exists() else "")
+        for room in [word[4:] for word in unity.group(1).split() if word.startswith("tcc_")] if unity else []:
+            declared = {}
+            for path in source_files(self.root, f"include/tcc/{room}", f"src/{room}"):
+                if path.suffix == ".h":
+                    file = path.relative_to(self.root).as_posix()
+                    for name in function_names(path.read_text(encoding="utf-8", errors="replace")):
+                        declared.setdefault(name, file)
+            for path in source_files(self.root, f"src/{room}"):
+                if path.suffix != ".cpp":
+                    continue
+                text = path.read_text(encoding="utf-8", errors="replace")  # a comment ends an anonymous namespace
+                for part in ANONYMOUS.finditer(text):
+                    first = text.count("\n", 0, part.start(1)) + 1
+                    for name, line in function_names(part.group(1)).items():
+                        if name in declared:
+                            self.error(
+                                f"{path.relative_to(self.root).as_posix()}:{first + line}: '{name}' of an anonymous namespace "
+                                f"has the name of a function of {declared[name]}; expected a name of its own"
+                            )
+
     def check_sizes(self):
         for path in source_files(self.root, "include", "src", "tests", "tools", "benchmarks"):
             file = path.relative_to(self.root).as_posix()
@@ -256,6 +290,7 @@ class Checker:
         self.check_sources()
         self.check_table_is_exact()
         self.check_kind_questions()
+        self.check_hidden_functions()
         self.check_sizes()
 
     def prune(self):

@@ -59,7 +59,7 @@ Result<std::vector<std::byte>> input_bytes(const TensorSpec& spec, size_t index,
   return std::vector<std::byte>(made.bytes.begin(), made.bytes.end());
 }
 
-TensorRange range_of(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
+TensorRange bytes_range(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
   const graph::Constant view{nullptr, bytes, false};
   return driver::range_of(spec.name, spec.dtype, spec.shape,
                           graph::constant_doubles(view, spec.dtype, graph::element_count(spec.shape)));
@@ -112,7 +112,7 @@ Result<RunReport> run_library(const std::string& library, const RunOptions& opti
   std::vector<void*> output_pointers;
   for (const TensorSpec& spec : loaded->inputs()) {
     TCC_TRY(std::vector<std::byte> bytes, input_bytes(spec, inputs.size(), options));
-    report.inputs.push_back(range_of(spec, bytes));
+    report.inputs.push_back(bytes_range(spec, bytes));
     inputs.push_back(std::move(bytes));
   }
   for (const auto& bytes : inputs) input_pointers.push_back(bytes.data());
@@ -127,7 +127,7 @@ Result<RunReport> run_library(const std::string& library, const RunOptions& opti
   std::vector<NamedTensor> tensors;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const TensorSpec& spec = loaded->outputs()[i];
-    report.outputs.push_back(range_of(spec, outputs[i]));
+    report.outputs.push_back(bytes_range(spec, outputs[i]));
     tensors.push_back({spec.name, spec.dtype, spec.shape, outputs[i]});
   }
   TCC_TRY_VOID(write_outputs(tensors, options, report));

@@ -30,7 +30,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kWinogradGrowth2 = 64.0 / 9, kWinogradGrowth4 = 256;
 constexpr double kDeviceFunctionUlps = 4;  // of a GPU's exp, log, ...: CUDA C++ Programming Guide, appendix E
 
-TensorRange range_of(const TensorSpec& spec, const std::vector<double>& values) {
+TensorRange values_range(const TensorSpec& spec, const std::vector<double>& values) {
   return driver::range_of(spec.name, spec.dtype, spec.shape, values);
 }
 
@@ -111,7 +111,7 @@ bool is_flushed(graph::DType dtype, double actual, double expected) {
 OutputCheck check_output(const TensorSpec& spec, const std::vector<double>& actual,
                          const graph::BoundedTensor& reference) {
   OutputCheck check;
-  check.actual = range_of(spec, actual);
+  check.actual = values_range(spec, actual);
   check.terms = reference.terms;
   const std::vector<double>& expected = reference.value.data;
   for (double v : expected)
@@ -359,7 +359,7 @@ Result<VerifyReport> verify_at(const std::string& library, const VerifyOptions& 
     }
     report.reference_seconds = watch.seconds();
     for (size_t i = 0; i < inputs.values.size(); ++i)
-      report.inputs.push_back(range_of(loaded->inputs()[i], inputs.values[i].data));
+      report.inputs.push_back(values_range(loaded->inputs()[i], inputs.values[i].data));
     TCC_TRY(outputs, run(*context, loaded->outputs(), inputs));
     if (!options.onnxruntime_python.empty()) {
       TCC_TRY(scratch, TemporaryDirectory::create("tcc-verify"));

@@ -162,6 +162,17 @@ class CheckIncludesTest(unittest.TestCase):
         status, output, _ = self.check({"src/target/target.cpp": question, "cmake/modules.cmake": TABLE + "tcc_room(target LEVEL 1 ROOMS)\n"})
         self.assertEqual(status, 0, output)
 
+    def test_function_that_hides_one_of_a_header(self):
+        header = {
+            "src/ir/detail.h": "#pragma once\nbool is_whole(int n);\n",
+            "cmake/precompiled.cmake": "set(TCC_UNITY_TARGETS\n  tcc_graph tcc_ir test_ir)\n",
+        }
+        hidden = "namespace {\n\nbool is_whole(long n) {\n  return n > 0;\n}\n\n}  // namespace\n"
+        self.expect_one_error({**header, "src/ir/other.cpp": hidden}, "src/ir/other.cpp:3", "'is_whole'", "src/ir/detail.h")
+        for fine in (hidden.replace("is_whole", "is_long"), "bool is_whole(int n) {\n  return n > 0;\n}\n"):
+            status, output, _ = self.check({**header, "src/ir/other.cpp": fine})
+            self.assertEqual(status, 0, output)
+
     def test_broken_table(self):
         status, output, _ = self.check({"cmake/modules.cmake": "# nothing\n"})
         self.assertEqual(status, 1)

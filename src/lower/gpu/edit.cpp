@@ -78,10 +78,10 @@ Stmt reindex(Builder& b, Stmt s, Change change) {
 
 namespace {
 
-Expr keep_vectors_whole(Edit& edit, Expr e, Id lane, int64_t lanes) {
+Expr keep_indices_whole(Edit& edit, Expr e, Id lane, int64_t lanes) {
   if (!mentions(e, lane)) return e;
   Builder& b = edit.b;
-  Expr out = rewrite_children(b, e, [&](Expr c) { return keep_vectors_whole(edit, c, lane, lanes); });
+  Expr out = rewrite_children(b, e, [&](Expr c) { return keep_indices_whole(edit, c, lane, lanes); });
   if (out->kind != ExprKind::kFloorDiv && out->kind != ExprKind::kFloorMod) return out;
   const Binary& op = *as<Binary>(out);
   Expr rest = b.sub(op.a, b.var(lane));
@@ -96,7 +96,7 @@ Expr keep_vectors_whole(Edit& edit, Expr e, Id lane, int64_t lanes) {
 Stmt keep_vectors_whole(Edit& edit, Stmt s, Id lane, int64_t lanes) {
   return rewrite_children(
       edit.b, s, [&](Stmt c) { return keep_vectors_whole(edit, c, lane, lanes); },
-      [&](Expr e) { return keep_vectors_whole(edit, e, lane, lanes); });
+      [&](Expr e) { return keep_indices_whole(edit, e, lane, lanes); });
 }
 
 }  // namespace tcc::lower

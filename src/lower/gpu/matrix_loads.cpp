@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kWord = 4;  // bytes that a lane receives of a matrix
 
 // Coordinate of the element that register `reg` of `lane` holds.
-int64_t coordinate(const Layout& layout, int dim, int64_t lane, int64_t reg) {
+int64_t coordinate_of(const Layout& layout, int dim, int64_t lane, int64_t reg) {
   int64_t out = 0;
   for (const Digit& d : layout.digits)
     if (d.dim == dim) out += (d.place == Place::kRegister ? reg : lane) / d.stride % d.extent * d.divisor;
@@ -25,8 +25,8 @@ bool is_matrix(const Layout& layout, int64_t m, int64_t elements, int along, int
   for (int64_t lane = 0; lane < kWarpLanes; ++lane)
     for (int64_t e = 0; e < elements; ++e) {
       const int64_t reg = m * elements + e, first = m * elements;
-      if (coordinate(layout, along, lane, reg) != coordinate(layout, along, 0, first) + lane / 4) return false;
-      if (coordinate(layout, across, lane, reg) != coordinate(layout, across, 0, first) + lane % 4 * elements + e)
+      if (coordinate_of(layout, along, lane, reg) != coordinate_of(layout, along, 0, first) + lane / 4) return false;
+      if (coordinate_of(layout, across, lane, reg) != coordinate_of(layout, across, 0, first) + lane % 4 * elements + e)
         return false;
     }
   return true;
@@ -54,10 +54,10 @@ std::optional<MatrixLoad> plan_matrix_load(const Layout& layout, Type type, int 
   if (transposed && type_bytes(type) != 2) return std::nullopt;
   out.rows = 1 - contiguous;
   for (int dim = 0; dim < 2; ++dim) {
-    const int64_t first = coordinate(layout, dim, 0, 0);
+    const int64_t first = coordinate_of(layout, dim, 0, 0);
     for (int64_t bit = 0; (1 << bit) < own; ++bit)
-      out.offset[bit][dim] = coordinate(layout, dim, 0, (1 << bit) * elements) - first;
-    if (own == 4 && coordinate(layout, dim, 0, 3 * elements) - first != out.offset[0][dim] + out.offset[1][dim])
+      out.offset[bit][dim] = coordinate_of(layout, dim, 0, (1 << bit) * elements) - first;
+    if (own == 4 && coordinate_of(layout, dim, 0, 3 * elements) - first != out.offset[0][dim] + out.offset[1][dim])
       return std::nullopt;
   }
   // Matrices of the tiles that follow fill the instruction up.
