@@ -223,13 +223,13 @@ TEST_CASE("shells complete zoo models, lists with commas, and values behind =", 
   spill(box.path("completion.bash"), box.tcc({"completion", "bash"}).out);
   spill(box.path("zoo"), "");
   spill(box.path("results.npz"), "");
-  CHECK(completed(box, "tcc tune zoo : resn") == "resnet18 resnet50");
-  CHECK(completed(box, "tcc tune zoo : res") == "resnet18 resnet50");  // and no file
+  CHECK(completed(box, "tcc tune zoo : resn") == "resnet18 resnet34 resnet50 resnext50 resnet3d18");
+  CHECK(completed(box, "tcc tune zoo : res") == "resnet18 resnet34 resnet50 resnext50 resnet3d18");  // and no file
   CHECK(completed(box, "tcc tu") == "tune");
   CHECK(completed(box, "tcc tune --tri") == "--trials --trials-per-task");
   CHECK(completed(box, "tcc tune zoo : mlp --strategy moa") == "moa-pruner");
   CHECK(completed(box, "tcc tune --strategy = moa") == "moa-pruner");
-  CHECK(completed(box, "tcc zoo mobilen") == "mobilenet_v2 mobilenet_v2-int8");
+  CHECK(completed(box, "tcc zoo mobilen") == "mobilenet_v2 mobilenet_v3 mobilenet_v2-int8");
   CHECK(completed(box, "tcc targets x86-64-v3") == "x86-64-v3");
   CHECK(completed(box, "tcc man expl") == "explain");
   CHECK(completed(box, "tcc build --emit obj,ll") == "obj,llvm");
@@ -257,7 +257,7 @@ TEST_CASE("fish completes the same", "[cli][U14]") {
     std::replace(words.begin(), words.end(), '\n', ' ');
     return words.substr(0, words.find_last_not_of(' ') + 1);
   };
-  CHECK(offered("tcc tune zoo:resn") == "zoo:resnet18 zoo:resnet50");
+  CHECK(offered("tcc tune zoo:resn") == "zoo:resnet3d18 zoo:resnet18 zoo:resnet34 zoo:resnet50 zoo:resnext50");
   CHECK(offered("tcc tu") == "tune");
   CHECK(offered("tcc tune --tri") == "--trials --trials-per-task");
   CHECK(offered("tcc tune --strategy moa") == "moa-pruner");
