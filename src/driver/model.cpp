@@ -1,5 +1,7 @@
 #include "tcc/driver/model.h"
 
+#include <fmt/ranges.h>
+
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -44,23 +46,21 @@ T member_or(const Json& json, const char* name, T otherwise) {
 Result<onnx::ZooOptions> zoo_at(const std::string& name, const ModelSource& source,
                                 const std::map<std::string, int64_t>& dims) {
   onnx::ZooOptions options = source.zoo;
+  const bool is_step = name == "llama-tiny";  // one token, behind all others of --sequence
+  std::map<std::string, int64_t onnx::ZooOptions::*> sizes{{"batch", &onnx::ZooOptions::batch}};
+  if (onnx::check_zoo_size(name, "image")) sizes["image"] = &onnx::ZooOptions::image;
+  if (onnx::check_zoo_size(name, "past")) sizes["past"] = &onnx::ZooOptions::past;
+  if (onnx::check_zoo_size(name, "sequence")) sizes[is_step ? "past" : "seq"] = &onnx::ZooOptions::sequence;
   for (const auto& [dim, size] : dims) {
-    const bool decodes = name.starts_with("llama");
-    const char* of_zoo = dim == "image" ? "image" : dim == "batch" ? "batch" : "sequence";
-    const bool known = dim == "batch" || dim == "image" || dim == (decodes ? "past" : "seq");
-    if (!known || !onnx::check_zoo_size(name, of_zoo))
+    const auto known = sizes.find(dim);
+    if (known == sizes.end()) {
+      std::vector<std::string> names;
+      for (const auto& [other, field] : sizes) names.push_back(other);
       return make_error(ErrorClass::kUsage,
                         fmt::format("--dim {}: expected a dimension of zoo:{}", sanitize(dim), sanitize(name)),
-                        fmt::format("it has batch{}{}", onnx::check_zoo_size(name, "image") ? ", image" : "",
-                                    !onnx::check_zoo_size(name, "sequence") ? ""
-                                    : decodes                               ? ", past"
-                                                                            : ", seq"));
-    if (dim == "batch")
-      options.batch = size;
-    else if (dim == "image")
-      options.image = size;
-    else
-      options.sequence = decodes ? size + 1 : size;
+                        fmt::format("it has {}", fmt::join(names, ", ")));
+    }
+    options.*known->second = is_step && dim == "past" ? size + 1 : size;
   }
   return options;
 }
@@ -207,9 +207,15 @@ Result<RecordedSource> source_from_metadata(const std::string& metadata, const s
     for (const auto& [name, extent] : it->at("dims").items())
       if (extent.is_number_integer()) source.import_options.dims[name] = extent.get<int64_t>();
   if (it->contains("ranges") && it->at("ranges").is_array())
-    for (const Json& range : it->at("ranges"))
-      source.ranges.push_back({member_or<std::string>(range, "name", ""), member_or<int64_t>(range, "low", 1),
-                               member_or<int64_t>(range, "high", 1), range.value("tuned", std::vector<int64_t>())});
+    for (const Json& range : it->at("ranges")) {
+      graph::DimRange& r = source.ranges.emplace_back();
+      r.name = member_or<std::string>(range, "name", "");
+      r.low = member_or<int64_t>(range, "low", 1);
+      r.high = member_or<int64_t>(range, "high", 1);
+      const Json tuned = range.is_object() ? range.value("tuned", Json::array()) : Json::array();
+      for (const Json& size : tuned)
+        if (size.is_number_integer()) r.tuned.push_back(size.get<int64_t>());
+    }
   if (it->contains("frozen") && it->at("frozen").is_object())
     for (const auto& [input, tensor] : it->at("frozen").items()) {
       source.frozen[input] = member_or<std::string>(tensor, "file", "");

@@ -131,15 +131,14 @@ struct Request {
 };
 
 // The times of the programs that are taken without tuning. `all`: records of the task on this kind of machine.
-Result<void> add_references(const std::vector<Record>& all, const std::vector<Record>& trials, const task::Task& task,
-                            const target::Target& target, ReportedTask& out) {
+void add_references(const std::vector<Record>& all, const std::vector<Record>& trials, const task::Task& task,
+                    const target::Target& target, ReportedTask& out) {
   for (const Record& r : all)
     if (record::is_untimed(r.kind) && r.threads == out.threads && out.default_seconds == 0)
       out.default_seconds = time_of(trials, r.nest_hash);
   if (!trials.empty() && backend::backend_of(target).runs_unscheduled)
     if (const auto plain = search::unscheduled_program(task, target))
       out.plain_seconds = time_of(trials, plain->nest_hash);
-  return {};
 }
 
 Result<ReportedTask> report_task(const Request& q, size_t index) {
@@ -165,7 +164,7 @@ Result<ReportedTask> report_task(const Request& q, size_t index) {
   std::vector<Record> trials = all;
   std::erase_if(trials, [&](const Record& r) { return !is_trial(r) || r.threads != out.threads; });
   add_trials(trials, out);
-  TCC_TRY_VOID(add_references(all, trials, task, q.target, out));
+  add_references(all, trials, task, q.target, out);
   predict_trials(trials, task, q.target, out);
   return out;
 }

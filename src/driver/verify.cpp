@@ -322,15 +322,10 @@ std::string_view verdict_name(Verdict verdict) {
 
 namespace {
 
-// At the sizes given, and with the library's own test where `self_test`.
-Result<VerifyReport> verify_at(const std::string& library, const VerifyOptions& options, const Sizes& sizes,
-                               bool self_test) {
+// `model`: what the library was built from, at the sizes given. With the library's own test where `self_test`.
+Result<VerifyReport> verify_at(const std::string& library, const VerifyOptions& options, const Model& model,
+                               const Sizes& sizes, bool self_test) {
   TCC_TRY(auto loaded, package::LoadedModel::open(library, sizes));
-  TCC_TRY(RecordedSource recorded, source_from_metadata(loaded->metadata_json(), library));
-  TCC_TRY(Model model, load_recorded(recorded, options.model, options.frozen));
-  if (!sizes.empty()) {
-    TCC_TRY(model, load_model(source_at(model.source, sizes)));
-  }
   const graph::Graph& graph = model.graph;
   TCC_TRY_VOID(check_signature(graph, *loaded));
 
@@ -395,7 +390,9 @@ Result<VerifyReport> verify_at(const std::string& library, const VerifyOptions& 
 Result<VerifyReport> verify_library(const std::string& library, const VerifyOptions& options) {
   TCC_TRY(auto loaded, package::LoadedModel::open(library, options.sizes));
   const std::vector<graph::DimRange>& dims = loaded->dims();
-  if (dims.empty()) return verify_at(library, options, {}, true);
+  TCC_TRY(const RecordedSource recorded, source_from_metadata(loaded->metadata_json(), library));
+  TCC_TRY(const Model model, load_recorded(recorded, options.model, options.frozen));
+  if (dims.empty()) return verify_at(library, options, model, {}, true);
   std::vector<Sizes> all;
   if (!options.sizes.empty() || !options.inputs.empty()) {
     Sizes sizes = options.sizes;
@@ -406,7 +403,8 @@ Result<VerifyReport> verify_library(const std::string& library, const VerifyOpti
   }
   std::optional<VerifyReport> whole;
   for (const Sizes& sizes : all) {
-    auto report = verify_at(library, options, sizes, !whole);
+    auto at = load_model(source_at(model.source, sizes));
+    auto report = at ? verify_at(library, options, *at, sizes, !whole) : tl::make_unexpected(std::move(at).error());
     if (!report) return tl::make_unexpected(std::move(report).error().with_context(sizes_text(sizes)));
     if (!whole) {
       whole = std::move(*report);

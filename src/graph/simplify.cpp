@@ -8,6 +8,7 @@
 #include "tcc/graph/winograd.h"
 
 namespace tcc::graph {
+
 void remove_dead_nodes(Graph& graph) {
   std::vector<char> live(graph.values.size(), 0);
   for (ValueId id : graph.outputs) live[static_cast<size_t>(id)] = 1;

@@ -43,6 +43,41 @@ TEST_CASE("a library's metadata leads back to the same model") {
   CHECK(other->hash != model->hash);
 }
 
+TEST_CASE("damaged ranges in metadata are read without an exception", "[errors]") {
+  for (const char* ranges : {"[3]", "[[]]", R"([{"name": "n", "low": "x", "high": [], "tuned": "y"}])",
+                             R"([{"name": 1, "tuned": [1.5, "a", 4]}])", "[null]", "{}", "7"}) {
+    CAPTURE(ranges);
+    const std::string text = fmt::format(R"({{"source": {{"model": "zoo:mlp", "ranges": {}}}}})", ranges);
+    const auto recorded = source_from_metadata(text, "lib.so");
+    REQUIRE(recorded.has_value());
+    CHECK(recorded->source.ranges.size() <= 1);
+  }
+}
+
+TEST_CASE("the past of a zoo decoder is the length of its keys, whatever the decoder") {
+  for (const char* name : {"zoo:gpt2", "zoo:llama", "zoo:llama-tiny"}) {
+    CAPTURE(name);
+    ModelSource source;
+    source.model = name;
+    if (std::string(name) != "zoo:llama-tiny") source.zoo.layers = source.zoo.sequence = 1;
+    source.import_options.dims["past"] = 5;
+    const auto model = load_model(source);
+    REQUIRE(model.has_value());
+    bool reads_keys = false;
+    for (graph::ValueId id : model->graph.inputs) {
+      const graph::Shape& shape = model->graph.value(id).shape;
+      reads_keys = reads_keys || (shape.size() == 4 && shape[2] == 5);
+    }
+    CHECK(reads_keys);
+  }
+  ModelSource source;
+  source.model = "zoo:mlp";
+  source.import_options.dims["past"] = 5;
+  const auto model = load_model(source);
+  REQUIRE_FALSE(model.has_value());
+  CHECK(model.error().hint == "it has batch");
+}
+
 TEST_CASE("metadata that names no model is an error", "[errors]") {
   for (const char* text :
        {"", "{", "[]", "{}", "{\"source\": 3}", "{\"source\": {}}", "{\"source\": {\"model\": 3}}"}) {
