@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tcc/cli/cli.h"
+#include "tcc/support/memory.h"
 #include "tcc/support/text.h"
 #include "tcc/support/truncated_files.h"
 
@@ -19,8 +20,8 @@ std::thread::id main_thread;
 std::string command, memory_message;
 
 void on_memory_exhausted() {
-  if (std::this_thread::get_id() == main_thread) throw std::bad_alloc();
-  // Nothing above a pool's thread could catch it. Records are on disk already.
+  if (std::this_thread::get_id() == main_thread && exceptions_may_pass()) throw std::bad_alloc();
+  // Nothing above a pool's thread, and nothing in LLVM, could catch it. Records are on disk already.
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, memory_message.data(), memory_message.size());
   _exit(kFailed);
 }

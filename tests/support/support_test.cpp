@@ -4,10 +4,12 @@
 #include <catch2/catch.hpp>
 #include <new>
 #include <set>
+#include <thread>
 
 #include "tcc/support/arena.h"
 #include "tcc/support/dynlib.h"
 #include "tcc/support/files.h"
+#include "tcc/support/memory.h"
 #include "tcc/support/parallel.h"
 #include "tcc/support/rng.h"
 #include "tcc/support/text.h"
@@ -52,6 +54,19 @@ TEST_CASE("parallel_for hands on what a body throws, and serves again") {
   std::atomic<int> count{0};
   pool.parallel_for(100, [&](int64_t, int) { ++count; });
   CHECK(count == 100);
+}
+
+TEST_CASE("exceptions may not pass where a thread says so, and only on that thread") {
+  CHECK(exceptions_may_pass());
+  {
+    NoExceptions outer;
+    { NoExceptions inner; }
+    CHECK_FALSE(exceptions_may_pass());
+    bool elsewhere = false;
+    std::thread([&] { elsewhere = exceptions_may_pass(); }).join();
+    CHECK(elsewhere);
+  }
+  CHECK(exceptions_may_pass());
 }
 
 TEST_CASE("parallel_for visits every index once, nested calls included") {

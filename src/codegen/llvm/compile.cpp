@@ -25,6 +25,7 @@
 #include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
+#include "tcc/support/memory.h"
 #include "tcc/target/limits.h"
 
 namespace tcc::codegen {
@@ -233,6 +234,7 @@ Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& t
   TCC_CHECK(target::isa_level(target) > 0, "{} is not a CPU target", target.name);
   Stopwatch watch;
   TCC_TRY(Program program, split_program(lowered));
+  NoExceptions in_llvm;
   std::string features = target::llvm_feature_string(target);
   TCC_TRY(llvm::TargetMachine * machine, machine_for(features));
 

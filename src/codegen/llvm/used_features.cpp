@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "tcc/codegen/llvm.h"
+#include "tcc/support/memory.h"
 
 namespace tcc::codegen {
 namespace {
@@ -259,6 +260,7 @@ bool within(const CpuFeatures& some, const CpuFeatures& all) {
 
 target::CpuFeatures used_features(const std::string& object, const target::Target& target) {
   const CpuFeatures& all = target.cpu.features;
+  NoExceptions in_llvm;
   Reader reader;
   auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernel"));
   if (!file) {
