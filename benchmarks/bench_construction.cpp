@@ -36,7 +36,7 @@ namespace {
 constexpr int64_t kMeasured = 10;
 constexpr int kRandomShapes = 40;
 constexpr double kRoundSeconds = 0.03;
-constexpr int kRounds = 3;
+constexpr int kConstructionRounds = 3;
 
 struct Named {
   std::string name, family;
@@ -160,7 +160,7 @@ class MemoryPeak {
   double before_ = 0;
 };
 
-search::TuneOptions options_of(search::Strategy strategy, const target::Target& target) {
+search::TuneOptions construction_options(search::Strategy strategy, const target::Target& target) {
   search::TuneOptions o;
   o.strategy = strategy;
   o.space.metaschedule = true;
@@ -173,7 +173,7 @@ Result<void> time_tasks(const std::vector<Named>& tasks, std::vector<Row>& rows)
   for (const char* name : {"host", "a100"}) {
     TCC_TRY(const target::Target target, target::find_target(name));
     for (const search::Strategy strategy : {search::Strategy::kRoller, search::Strategy::kGensor}) {
-      const search::TuneOptions o = options_of(strategy, target);
+      const search::TuneOptions o = construction_options(strategy, target);
       double sum = 0, slowest = 0;
       std::string which;
       for (const Named& t : tasks) {
@@ -251,7 +251,7 @@ class Judge {
     TCC_TRY(auto reference, bench_.references.get(t.task.kernel));
     std::vector<Timed> all;
     for (const auto strategy : {search::Strategy::kRoller, search::Strategy::kGensor}) {
-      search::TuneOptions o = options_of(strategy, bench_.host);
+      search::TuneOptions o = construction_options(strategy, bench_.host);
       const std::string name(search::strategy_name(strategy));
       TCC_TRY_VOID(add(t, name, 1, o, all));
       TCC_TRY_VOID(add(t, name + ".top10", kMeasured, o, all));
@@ -268,7 +268,7 @@ class Judge {
     }
     TCC_TRY_VOID(add_search(t, all));
     // In turns, so that all of them see the same machine.
-    for (int round = 0; round < kRounds; ++round)
+    for (int round = 0; round < kConstructionRounds; ++round)
       for (Timed& program : all) {
         double fastest = 0;
         for (const auto& artifact : program.programs) {
@@ -356,7 +356,7 @@ class Judge {
   const Stopwatch watch_;
 };
 
-Result<std::vector<Row>> run_suite() {
+Result<std::vector<Row>> run_construction() {
   std::vector<Row> rows;
   TCC_TRY(std::vector<Named> paper, paper_tasks());
   std::vector<Named> random = random_tasks(options().seed);
@@ -404,7 +404,7 @@ std::vector<Row> run_construction_suite(double) {
     add_effort_rows(rows);
     return rows;
   }
-  Result<std::vector<Row>> rows = run_suite();
+  Result<std::vector<Row>> rows = run_construction();
   if (rows) return *rows;
   std::fprintf(stderr, "construction: %s %s\n", rows.error().message.c_str(), rows.error().hint.c_str());
   return {{"construction", 0, "", "did not run: " + rows.error().message, 0, 0}};

@@ -20,13 +20,13 @@
 namespace tcc::benchmarks {
 namespace {
 
-struct Shape {
+struct NetworkShape {
   std::string name;
   nn::Config config;
   int64_t statements, sequence, dataflow;  // rows of a candidate
 };
 
-std::vector<Shape> shapes() {
+std::vector<NetworkShape> shapes() {
   using nn::Architecture;
   return {{"mlp", {.architecture = Architecture::kMlp}, 5, 0, 0},
           {"pacm", {.architecture = Architecture::kPacm}, 5, 0, 10},
@@ -36,7 +36,7 @@ std::vector<Shape> shapes() {
           {"mamba-adapter", {.architecture = Architecture::kMambaAdapter, .hardware_width = 11}, 0, 25, 0}};
 }
 
-nn::Samples random_samples(const Shape& shape, int64_t count) {
+nn::Samples random_samples(const NetworkShape& shape, int64_t count) {
   nn::Samples out(shape.config);
   Rng rng(1);
   auto rows = [&](int64_t n, int64_t width) {
@@ -111,7 +111,7 @@ std::vector<Row> linear_rows(nn::Level level, double seconds) {
   return out;
 }
 
-Row predict_row(const Shape& shape, const nn::Model& model, double seconds) {
+Row predict_row(const NetworkShape& shape, const nn::Model& model, double seconds) {
   const int threads = static_cast<int>(std::max<size_t>(usable_cpus().size(), 1));
   const nn::Samples samples = random_samples(shape, 512);
   std::vector<nn::Workspace> workspaces(static_cast<size_t>(threads));
@@ -124,7 +124,7 @@ Row predict_row(const Shape& shape, const nn::Model& model, double seconds) {
 }
 
 // One epoch of two batches is repeated; the rate is that of the fastest.
-Result<Row> train_row(const Shape& shape, nn::Model& model, double seconds) {
+Result<Row> train_row(const NetworkShape& shape, nn::Model& model, double seconds) {
   ThreadPool pool(static_cast<int>(std::max<size_t>(usable_cpus().size(), 1)));
   const nn::Samples samples = random_samples(shape, 1024);
   nn::TrainOptions options;
@@ -144,11 +144,11 @@ Result<Row> train_row(const Shape& shape, nn::Model& model, double seconds) {
   return Row{"train." + shape.name, best, fmt::format("samples/s, {} threads", pool.size()), "", 0, 0};
 }
 
-Result<std::vector<Row>> run(double seconds) {
+Result<std::vector<Row>> run_cost_models(double seconds) {
   TCC_TRY(const nn::Level level, nn::host_level());
   std::vector<Row> out = feature_rows(seconds);
   for (Row& row : linear_rows(level, seconds)) out.push_back(std::move(row));
-  for (const Shape& shape : shapes()) {
+  for (const NetworkShape& shape : shapes()) {
     TCC_TRY(nn::Model model, nn::Model::create(shape.config, 1));
     if (wanted("predict." + shape.name)) out.push_back(predict_row(shape, model, seconds));
     if (!wanted("train." + shape.name)) continue;
@@ -162,10 +162,10 @@ Result<std::vector<Row>> run(double seconds) {
 
 std::vector<Row> run_cost_models_suite(double seconds) {
   if (!options().recorded.empty()) return run_recorded_tables();
-  auto rows = run(seconds);
+  auto rows = run_cost_models(seconds);
   if (rows) return *rows;
   std::fprintf(stderr, "cost-models: %s\n", rows.error().message.c_str());
-  return {{"cost-models", 0, "", "did not run: " + rows.error().message, 0, 0}};
+  return {{"cost-models", 0, "", "did not run_cost_models: " + rows.error().message, 0, 0}};
 }
 
 }  // namespace tcc::benchmarks

@@ -43,7 +43,7 @@ double thread_seconds() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-Result<std::vector<Row>> run_suite(double seconds) {
+Result<std::vector<Row>> run_cuda_compile(double seconds) {
   TCC_TRY(target::Target device, target::find_target("a100"));
   TCC_TRY_VOID(codegen::nvrtc_version());
   std::vector<ir::Kernel> kernels;
@@ -84,7 +84,7 @@ Result<std::vector<Row>> run_suite(double seconds) {
 }  // namespace
 
 std::vector<Row> run_cuda_compile_suite(double seconds) {
-  Result<std::vector<Row>> rows = run_suite(seconds);
+  Result<std::vector<Row>> rows = run_cuda_compile(seconds);
   if (rows) return *rows;
   std::fprintf(stderr, "cuda-compile: %s %s\n", rows.error().message.c_str(), rows.error().hint.c_str());
   return {{"cuda-compile", 0, "", "did not run: " + rows.error().message, 0, 0}};

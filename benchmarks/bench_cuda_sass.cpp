@@ -54,7 +54,7 @@ class Maker {
   Graph graph_;
 };
 
-struct Case {
+struct MachineCodeCase {
   std::string name;
   std::function<task::Task()> make;
 };
@@ -91,7 +91,7 @@ std::function<task::Task()> layer_norm(DType type, int64_t rows, int64_t width) 
                          {g.input({rows, width}), g.weight({width}), g.weight({width})}));
   };
 }
-std::function<task::Task()> attention(DType type, int64_t tokens, int64_t depth, bool mask) {
+std::function<task::Task()> attention_task(DType type, int64_t tokens, int64_t depth, bool mask) {
   return [=] {
     Maker g(type);
     const Shape stored = {8, 16, tokens, depth};
@@ -104,7 +104,7 @@ std::function<task::Task()> attention(DType type, int64_t tokens, int64_t depth,
 }
 
 // Products and convolutions.
-std::vector<Case> product_cases() {
+std::vector<MachineCodeCase> product_cases() {
   const DType f16 = DType::kF16, bf16 = DType::kBF16, f32 = DType::kF32;
   return {
       {"gemm_f16_4096", gemm(f16, 4096, 4096, 4096)},
@@ -127,14 +127,14 @@ std::vector<Case> product_cases() {
       {"conv1x1_f16", conv(f16, 256, 64, 56, 1)},
       {"depthwise_f16", conv(f16, 96, 96, 56, 3, 96)},
       {"conv3x3_f32", conv(f32, 64, 64, 56, 3)},
-      {"attention_f16_d64", attention(f16, 2048, 64, false)},
-      {"attention_bf16_d128", attention(bf16, 2048, 128, false)},
-      {"attention_f16_mask", attention(f16, 2048, 64, true)},
+      {"attention_f16_d64", attention_task(f16, 2048, 64, false)},
+      {"attention_bf16_d128", attention_task(bf16, 2048, 128, false)},
+      {"attention_f16_mask", attention_task(f16, 2048, 64, true)},
   };
 }
 
 // Rows, columns, elementwise operators, transposes, pools: the rate of memory decides.
-std::vector<Case> memory_cases() {
+std::vector<MachineCodeCase> memory_cases() {
   const DType f16 = DType::kF16, bf16 = DType::kBF16, f32 = DType::kF32;
   const Shape plane = {8192, 8192};
   const auto sum = [&](std::vector<int64_t> axes) {
@@ -199,9 +199,9 @@ std::vector<Case> memory_cases() {
   };
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all = product_cases();
-  for (Case& c : memory_cases()) all.push_back(std::move(c));
+std::vector<MachineCodeCase> machine_code_cases() {
+  std::vector<MachineCodeCase> all = product_cases();
+  for (MachineCodeCase& c : memory_cases()) all.push_back(std::move(c));
   return all;
 }
 
@@ -238,7 +238,7 @@ double bytes_in_flight(const SassCounts& loop, const SassKernel& kernel, const s
   return static_cast<double>(resident * threads * each);
 }
 
-Result<std::vector<Row>> judge(const Case& c, const std::string& target) {
+Result<std::vector<Row>> judge_machine_code(const MachineCodeCase& c, const std::string& target) {
   TCC_TRY(const target::Target device, target::find_target(target));
   const task::Task task = c.make();
   TCC_TRY(const search::ChosenArtifact chosen, choose_without_device(task, device));
@@ -305,10 +305,10 @@ std::vector<Row> run_cuda_sass_suite(double) {
     std::fprintf(stderr, "cuda-sass: %s; %s\n", tool.error().message.c_str(), tool.error().hint.c_str());
     return {{"cuda-sass", 0, "", "did not run: " + tool.error().message, 0, 0}};
   }
-  for (const Case& c : cases())
+  for (const MachineCodeCase& c : machine_code_cases())
     for (const std::string target : {"a100", "h200", "t4"}) {
       if (!wanted(c.name + "." + target)) continue;
-      Result<std::vector<Row>> rows = judge(c, target);
+      Result<std::vector<Row>> rows = judge_machine_code(c, target);
       if (!rows) {
         std::fprintf(stderr, "cuda-sass %s %s: %s %s\n", c.name.c_str(), target.c_str(), rows.error().message.c_str(),
                      rows.error().hint.c_str());

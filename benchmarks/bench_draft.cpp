@@ -10,8 +10,8 @@ namespace {
 
 // Programs that are legal and new within their call, a second and core, on both cores. Making the sketches and their
 // array programs is not timed.
-void add_rate(const std::string& name, const task::Task& task, const target::Target& target, bool wide, double seconds,
-              std::vector<Row>& rows) {
+void add_draft_rate(const std::string& name, const task::Task& task, const target::Target& target, bool wide,
+                    double seconds, std::vector<Row>& rows) {
   if (!wanted(name)) return;
   space::SpaceOptions options;
   options.metaschedule = wide;
@@ -46,7 +46,7 @@ void add_rate(const std::string& name, const task::Task& task, const target::Tar
 void add_draft_rates(double seconds, std::vector<Row>& rows) {
   const target::Target host = target::host_target();
   const task::Task gemm = task::make_gemm({.m = 1024, .n = 1024, .k = 1024});
-  add_rate("gemm1024.draft", gemm, host, true, seconds, rows);
+  add_draft_rate("gemm1024.draft", gemm, host, true, seconds, rows);
   const task::Task conv = task::make_conv({.channels = 3,
                                            .filters = 64,
                                            .size = {224, 224},
@@ -55,9 +55,9 @@ void add_draft_rates(double seconds, std::vector<Row>& rows) {
                                            .pads = {3, 3},
                                            .bias = true,
                                            .relu = true});
-  add_rate("conv2d_bn_relu.draft", conv, host, true, seconds, rows);
+  add_draft_rate("conv2d_bn_relu.draft", conv, host, true, seconds, rows);
   if (const Result<target::Target> a100 = target::find_target("a100"))
-    add_rate("a100.gemm1024.draft", gemm, *a100, false, seconds, rows);
+    add_draft_rate("a100.gemm1024.draft", gemm, *a100, false, seconds, rows);
 }
 
 std::vector<Row> run_draft_suite(double seconds) {

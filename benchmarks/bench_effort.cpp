@@ -14,29 +14,29 @@
 namespace tcc::benchmarks {
 namespace {
 
-constexpr int kThreads = 2;
-constexpr double kSlice = 0.4;  // seconds
-constexpr int kRounds = 9;
-constexpr double kRunTimeout = 120;
+constexpr int kEffortThreads = 2;
+constexpr double kEffortSlice = 0.4;  // seconds
+constexpr int kEffortRounds = 9;
+constexpr double kEffortRunTimeout = 120;
 
 Result<double> slice_of(Contestant& contestant) {
   if (!contestant.failure.empty()) return environment_error("{}", contestant.failure);
-  TCC_TRY(const nlohmann::json answer, contestant.process->ask(fmt::format("run {}", kSlice), kRunTimeout));
+  TCC_TRY(const nlohmann::json answer, contestant.process->ask(fmt::format("run {}", kEffortSlice), kEffortRunTimeout));
   return answer.value("seconds", 0.0);
 }
 
 Result<void> add_network(const Network& network, const std::string& folder, std::vector<Row>& rows) {
   const std::vector<int> all = usable_cpus();
-  if (static_cast<int>(all.size()) < kThreads)
-    return environment_error("expected {} CPUs, found {}", kThreads, all.size());
-  const std::vector<int> cpus(all.end() - kThreads, all.end());
+  if (static_cast<int>(all.size()) < kEffortThreads)
+    return environment_error("expected {} CPUs, found {}", kEffortThreads, all.size());
+  const std::vector<int> cpus(all.end() - kEffortThreads, all.end());
   std::error_code ignored;
   for (const char* part : {"/tuned", "/plain", "/plain.wide"})
     std::filesystem::create_directories(folder + part, ignored);
   const NetworkBench tuned(folder + "/tuned", {"", options().trials, options().db});
-  if (options().trials_given) TCC_TRY_VOID(tuned.tune(network, kThreads));
-  TCC_TRY(const std::string best, tuned.build(network, kThreads));
-  std::vector<Contestant> contestants = {tuned.start_library(best, kThreads, cpus)};
+  if (options().trials_given) TCC_TRY_VOID(tuned.tune(network, kEffortThreads));
+  TCC_TRY(const std::string best, tuned.build(network, kEffortThreads));
+  std::vector<Contestant> contestants = {tuned.start_library(best, kEffortThreads, cpus)};
   const std::string none = folder + "/none.db";
   TCC_TRY(const auto empty, record::Store::open(none));  // a file without records
   const std::pair<std::string, std::vector<std::string>> kSpaces[] = {{"", {}}, {".wide", {"--space", "wide"}}};
@@ -46,12 +46,12 @@ Result<void> add_network(const Network& network, const std::string& folder, std:
     if (!wanted(name)) continue;
     const NetworkBench plain(folder + "/plain" + suffix, {"", 0, none});
     const Stopwatch watch;
-    TCC_TRY(const std::string library, plain.build(network, kThreads, words));
+    TCC_TRY(const std::string library, plain.build(network, kEffortThreads, words));
     rows.push_back({name + ".seconds", watch.seconds(), "s", "", 0, 0});
-    contestants.push_back(plain.start_library(library, kThreads, cpus));
+    contestants.push_back(plain.start_library(library, kEffortThreads, cpus));
     names.push_back(name);
   }
-  for (int round = 0; round < kRounds; ++round)
+  for (int round = 0; round < kEffortRounds; ++round)
     for (Contestant& contestant : contestants) {
       TCC_TRY(const double seconds, slice_of(contestant));
       contestant.seconds.push_back(seconds);

@@ -28,7 +28,7 @@ constexpr std::string_view kGemm = R"(kernel nest {
 })";
 
 // Scalar operations a second on the calling thread: plain (no checks), or with `race` the conflict and poison checks.
-double measure_rate(bool race) {
+double measure_interpreter(bool race) {
   auto kernel = ir::parse(kGemm, "rate");
   TCC_CHECK(kernel.has_value(), "{}", kernel.error().message);
   const interp::Program program = interp::Program::compile(*kernel);
@@ -58,7 +58,7 @@ std::vector<Row> run_interp_suite(double) {
   std::vector<Row> rows;
   for (bool race : {false, true}) {
     double best = 0;
-    for (int i = 0; i < 3; ++i) best = std::max(best, measure_rate(race));
+    for (int i = 0; i < 3; ++i) best = std::max(best, measure_interpreter(race));
     rows.push_back({race ? "interp.race" : "interp.plain", best, "ops/s/core", "", 0, 0});
   }
   return rows;

@@ -28,8 +28,8 @@
 namespace tcc::benchmarks {
 namespace {
 
-constexpr int kThreads = 2;
-constexpr uint64_t kSeeds = 3;
+constexpr int kOperatorThreads = 2;
+constexpr uint64_t kOperatorSeeds = 3;
 constexpr size_t kMinRounds = 9, kMaxRounds = 25;  // of the winners of searches, all timed once in each
 constexpr double kPrecision = 0.005;               // half the width of the ratio's interval at which rounds end
 constexpr std::string_view kTuning = " [tuning]";
@@ -161,7 +161,8 @@ measure::Interval ratio_of(const std::vector<SearchRun>& runs) {
   std::vector<double> ratios(runs[0].times.size());
   for (size_t round = 0; round < ratios.size(); ++round) {
     double log_ratio = 0;
-    for (const SearchRun& run : runs) log_ratio += (run.evolved() ? -1 : 1) * std::log(run.times[round]) / kSeeds;
+    for (const SearchRun& run : runs)
+      log_ratio += (run.evolved() ? -1 : 1) * std::log(run.times[round]) / kOperatorSeeds;
     ratios[round] = std::exp(log_ratio);
   }
   std::sort(ratios.begin(), ratios.end());
@@ -195,7 +196,7 @@ Curves curves_of(const std::vector<SearchRun>& runs) {
         const double seconds = static_cast<double>(run.kernels[i].weight) * best[i];
         least += seconds, reached += seconds / best_after(run.logs[i], kAfter[k], best[i]);
       }
-      (run.evolved() ? curves.evolved : curves.random)[k] += std::log(least / reached) / kSeeds;
+      (run.evolved() ? curves.evolved : curves.random)[k] += std::log(least / reached) / kOperatorSeeds;
     }
   return curves;
 }
@@ -206,10 +207,10 @@ struct SearchTotals {
   Curves curves;
 };
 
-Result<void> compare_searches(const OpCase& c, const SearchSpace& space, OpBench& bench, SearchTotals& totals,
-                              std::vector<Row>& rows) {
+Result<void> compare_operator_searches(const OpCase& c, const SearchSpace& space, OpBench& bench, SearchTotals& totals,
+                                       std::vector<Row>& rows) {
   std::vector<SearchRun> runs;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed)
+  for (uint64_t seed = 1; seed <= kOperatorSeeds; ++seed)
     for (search::Strategy strategy : {search::Strategy::kEvolutionary, search::Strategy::kRandom}) {
       TCC_TRY(SearchRun run, search_once(c, space, strategy, seed, bench));
       runs.push_back(std::move(run));
@@ -218,7 +219,7 @@ Result<void> compare_searches(const OpCase& c, const SearchSpace& space, OpBench
   double evolved = 0, low = HUGE_VAL, high = 0;
   for (const SearchRun& run : runs) {
     const double t = median(run.times);
-    if (run.evolved()) evolved += std::log(t) / kSeeds;
+    if (run.evolved()) evolved += std::log(t) / kOperatorSeeds;
     low = std::min(low, t), high = std::max(high, t);
   }
   const double rate = case_flops(c) / 1e9 / std::exp(evolved);
@@ -238,11 +239,12 @@ Result<void> compare_searches(const OpCase& c, const SearchSpace& space, OpBench
   return {};
 }
 
-Result<void> compare_searches(const std::vector<OpCase>& cases, const SearchSpace& space, OpBench& bench,
-                              std::vector<Row>& rows) {
+Result<void> compare_operator_searches(const std::vector<OpCase>& cases, const SearchSpace& space, OpBench& bench,
+                                       std::vector<Row>& rows) {
   SearchTotals totals;
   for (const OpCase& c : cases)
-    if (wanted(fmt::format("{}.{}", c.name, space.word))) TCC_TRY_VOID(compare_searches(c, space, bench, totals, rows));
+    if (wanted(fmt::format("{}.{}", c.name, space.word)))
+      TCC_TRY_VOID(compare_operator_searches(c, space, bench, totals, rows));
   if (totals.operators == 0) return {};
   const std::string of = fmt::format("of {} operators", totals.operators);
   auto row = [&](const char* what, double value, const std::string& unit) {
@@ -258,14 +260,14 @@ Result<void> compare_searches(const std::vector<OpCase>& cases, const SearchSpac
   return {};
 }
 
-Result<std::vector<Row>> run_suite(double seconds) {
+Result<std::vector<Row>> run_metaschedule_ops(double seconds) {
   std::vector<Row> rows;
   std::vector<int> cpus = usable_cpus();
-  if (std::ssize(cpus) < kThreads) return environment_error("this process may use {} CPU", cpus.size());
+  if (std::ssize(cpus) < kOperatorThreads) return environment_error("this process may use {} CPU", cpus.size());
   measure::HostMeasureOptions measure_options;
   measure_options.worker_path = TCC_WORKER_PATH;
-  measure_options.cpus.assign(cpus.end() - kThreads, cpus.end());
-  measure_options.threads = kThreads;
+  measure_options.cpus.assign(cpus.end() - kOperatorThreads, cpus.end());
+  measure_options.threads = kOperatorThreads;
   measure_options.budget_seconds = kSlice;
   TCC_TRY(auto measurer, measure::IsolatedHostMeasurer::create(measure_options));
   TCC_TRY(std::unique_ptr<record::Store> store, record::Store::open(options().db.empty() ? ":memory:" : options().db));
@@ -279,7 +281,7 @@ Result<std::vector<Row>> run_suite(double seconds) {
     if (wanted(c.name + ".peers")) compare_with_peers(c, models, bench, seconds, rows);
   add_geomean(cases, rows);
   add_tuning_times(rows);
-  for (const SearchSpace& space : search_spaces()) TCC_TRY_VOID(compare_searches(cases, space, bench, rows));
+  for (const SearchSpace& space : search_spaces()) TCC_TRY_VOID(compare_operator_searches(cases, space, bench, rows));
   if (rows.empty())
     return make_error(ErrorClass::kUsage, "no operator has any of the words of --only in its name",
                       "names are as C1D.peers, C1D.search and C1D.composed");
@@ -289,7 +291,7 @@ Result<std::vector<Row>> run_suite(double seconds) {
 }  // namespace
 
 std::vector<Row> run_metaschedule_ops_suite(double seconds) {
-  Result<std::vector<Row>> rows = run_suite(seconds);
+  Result<std::vector<Row>> rows = run_metaschedule_ops(seconds);
   if (rows) return *rows;
   std::fprintf(stderr, "metaschedule-ops: %s %s\n", rows.error().message.c_str(), rows.error().hint.c_str());
   return {{"metaschedule-ops", 0, "", "did not run: " + rows.error().message, 0, 0}};

@@ -29,10 +29,10 @@
 namespace tcc::benchmarks {
 namespace {
 
-constexpr uint64_t kSeeds = 3;
-constexpr int64_t kTrials = 64;
+constexpr uint64_t kModelSeeds = 3;
+constexpr int64_t kModelTrials = 64;
 
-struct Run {
+struct ModelRun {
   std::vector<double> best;  // after each trial; HUGE_VAL: nothing ran yet
   double learning = 0;       // share of the search's time
 };
@@ -89,7 +89,7 @@ class ModelSearch {
   uint64_t settings_hash() const {
     uint64_t hash = hash_bytes(network_ + " " + options().space + " " + target::platform_text(host_));
     hash = combine_hash(hash, hash_bytes(driver::tool_version()));
-    hash = combine_hash(combine_hash(hash, static_cast<uint64_t>(trials_)), kSeeds);
+    hash = combine_hash(combine_hash(hash, static_cast<uint64_t>(trials_)), kModelSeeds);
     if (const auto* shipped = cost::find_shipped_checkpoint(network_, features::kTraceCpu))
       hash = combine_hash(hash, hash_bytes(shipped->bytes));
     return hash;
@@ -101,10 +101,10 @@ class ModelSearch {
     const task::Task& task =
         *std::max_element(tasks.begin(), tasks.end(), [](const auto& x, const auto& y) { return x.flops < y.flops; });
     TCC_TRY(prepared_, machine_.prepare(task.kernel, host_));
-    std::vector<Run> networks, trees;
-    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
-      TCC_TRY(Run by_network, search(task, network_, true, seed));
-      TCC_TRY(Run by_trees, search(task, "trees", false, seed));
+    std::vector<ModelRun> networks, trees;
+    for (uint64_t seed = 1; seed <= kModelSeeds; ++seed) {
+      TCC_TRY(ModelRun by_network, search(task, network_, true, seed));
+      TCC_TRY(ModelRun by_trees, search(task, "trees", false, seed));
       networks.push_back(std::move(by_network)), trees.push_back(std::move(by_trees));
     }
     TCC_TRY(const double picked, pick(task, network_));
@@ -113,16 +113,16 @@ class ModelSearch {
                  network_.c_str(), picked * 1e6, by_prior * 1e6);
     double best = std::min(picked, by_prior);
     for (const auto* runs : {&networks, &trees})
-      for (const Run& r : *runs) best = std::min(best, r.best.back());
+      for (const ModelRun& r : *runs) best = std::min(best, r.best.back());
     double trials = 0, ratio = 0, speed = 0, learning = 0;
-    for (size_t s = 0; s < kSeeds; ++s) {
+    for (size_t s = 0; s < kModelSeeds; ++s) {
       const std::vector<double>& curve = networks[s].best;
       const auto reached =
           std::find_if(curve.begin(), curve.end(), [&](double t) { return t <= trees[s].best.back(); });
-      trials += std::log(static_cast<double>(reached - curve.begin() + 1)) / kSeeds;
-      ratio += std::log(trees[s].best.back() / curve.back()) / kSeeds;
-      speed += std::log(best / curve.back()) / kSeeds;
-      learning += networks[s].learning / kSeeds;
+      trials += std::log(static_cast<double>(reached - curve.begin() + 1)) / kModelSeeds;
+      ratio += std::log(trees[s].best.back() / curve.back()) / kModelSeeds;
+      speed += std::log(best / curve.back()) / kModelSeeds;
+      learning += networks[s].learning / kModelSeeds;
     }
     return Values{{"share", std::log(best / picked)},
                   {"rules", std::log(best / by_prior)},
@@ -142,7 +142,7 @@ class ModelSearch {
     rows_.push_back({name + ".learning", of("learning"), "of the time", "", 0, 0});
   }
 
-  Result<Run> search(const task::Task& task, const std::string& model, bool pretrained, uint64_t seed) {
+  Result<ModelRun> search(const task::Task& task, const std::string& model, bool pretrained, uint64_t seed) {
     TCC_TRY(auto store, record::Store::open(":memory:"));
     search::TuneOptions tune;
     tune.trials = trials_;
@@ -156,7 +156,7 @@ class ModelSearch {
     TCC_TRY(const search::TuneResult result, search::tune({&task, 1}, host_, tune, environment));
     if (!result.tasks.at(0).failure.empty()) return environment_error("{}", result.tasks[0].failure);
     TCC_TRY(const std::vector<record::Record> records, store->all(search::task_hash(task)));
-    Run run{best_after_each(records, trials_), (result.phases.propose + result.phases.learn) / result.seconds};
+    ModelRun run{best_after_each(records, trials_), (result.phases.propose + result.phases.learn) / result.seconds};
     std::fprintf(
         stderr,
         "model-search: %s, %s, seed %d: best %.4g us of %.4g us after 8, %.1f s (proposing %.2f, learning %.2f)\n",
@@ -183,7 +183,7 @@ class ModelSearch {
   const std::string network_;
   RecordedUnits* const kept_;
   std::vector<Row>& rows_;
-  const int64_t trials_ = options().trials_given ? options().trials : kTrials;
+  const int64_t trials_ = options().trials_given ? options().trials : kModelTrials;
   space::SpaceOptions space_ = {};
   ThreadPool pool_{static_cast<int>(usable_cpus().size())};
   std::shared_ptr<const measure::MeasureTask> prepared_;  // of the operator at hand
@@ -193,7 +193,7 @@ class ModelSearch {
   const Stopwatch watch_;
 };
 
-Result<std::vector<Row>> run_suite() {
+Result<std::vector<Row>> run_model_search() {
   std::vector<Row> rows;
   measure::HostMeasureOptions measure_options;
   measure_options.worker_path = TCC_WORKER_PATH;
@@ -220,7 +220,7 @@ Result<std::vector<Row>> run_suite() {
 }  // namespace
 
 std::vector<Row> run_model_search_suite(double) {
-  Result<std::vector<Row>> rows = run_suite();
+  Result<std::vector<Row>> rows = run_model_search();
   if (rows) return *rows;
   std::fprintf(stderr, "model-search: %s %s\n", rows.error().message.c_str(), rows.error().hint.c_str());
   return {{"model-search", 0, "", "did not run: " + rows.error().message, 0, 0}};

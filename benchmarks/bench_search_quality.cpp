@@ -38,7 +38,7 @@
 namespace tcc::benchmarks {
 namespace {
 
-constexpr int kSeeds = 3, kRounds = 9;
+constexpr int kSeeds = 3, kQualityRounds = 9;
 constexpr double kBudget = 0.05;  // seconds of timing a candidate
 
 struct QualityTask {
@@ -108,8 +108,8 @@ Result<Run> tune_once(const QualityTask& task, search::Strategy strategy, uint64
   return run;
 }
 
-Result<void> time_in_turns(std::vector<Run>& runs, Bench& bench) {
-  for (int round = 0; round < kRounds; ++round)
+Result<void> time_runs_in_turns(std::vector<Run>& runs, Bench& bench) {
+  for (int round = 0; round < kQualityRounds; ++round)
     for (Run& run : runs) {
       measure::Candidate candidate;
       candidate.task = bench.prepared.get();
@@ -249,7 +249,7 @@ Result<void> compare_searches(const QualityTask& task, Bench& bench, Totals& tot
   TCC_TRY(search::ChosenArtifact by_rule, search::best_artifact(task.task, bench.host, nullptr, 1, "bench"));
   untuned.artifact = std::make_shared<const codegen::Artifact>(std::move(by_rule.artifact));
   runs.push_back(std::move(untuned));
-  TCC_TRY_VOID(time_in_turns(runs, bench));
+  TCC_TRY_VOID(time_runs_in_turns(runs, bench));
   const double default_seconds = runs.back().seconds();
   runs.pop_back();
   auto mean_and_spread = [&](size_t begin) {
@@ -342,7 +342,7 @@ Result<void> repeat_best(const QualityTask& task, const record::Store& store, Be
 
 // --- both ------------------------------------------------------------------------------------------------------------
 
-Result<std::vector<Row>> run_suite() {
+Result<std::vector<Row>> run_search_quality() {
   std::vector<Row> rows;
   measure::HostMeasureOptions measure_options;
   measure_options.worker_path = TCC_WORKER_PATH;
@@ -375,7 +375,7 @@ Result<std::vector<Row>> run_suite() {
 }  // namespace
 
 std::vector<Row> run_search_quality_suite(double) {
-  Result<std::vector<Row>> rows = run_suite();
+  Result<std::vector<Row>> rows = run_search_quality();
   if (rows) return *rows;
   std::fprintf(stderr, "search-quality: %s %s\n", rows.error().message.c_str(), rows.error().hint.c_str());
   return {{"search-quality", 0, "", "did not run: " + rows.error().message, 0, 0}};

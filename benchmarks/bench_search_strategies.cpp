@@ -34,7 +34,7 @@
 namespace tcc::benchmarks {
 namespace {
 
-constexpr uint64_t kSeeds = 3;
+constexpr uint64_t kStrategySeeds = 3;
 constexpr int kVersion = 1;  // raised whenever the same settings give other curves
 
 // The curves of one set, by method.
@@ -57,7 +57,7 @@ class Comparison {
         chosen.push_back(m);
     std::map<std::string, Runs> all;
     // Seed by seed, so that an interrupted call has whole comparisons of every set.
-    for (uint64_t seed = 1; seed <= kSeeds; ++seed)
+    for (uint64_t seed = 1; seed <= kStrategySeeds; ++seed)
       for (const std::string& set : mode.sets())
         for (const Method& method : chosen) {
           if (!mode.offers(method)) continue;
@@ -165,7 +165,7 @@ class Comparison {
   const Stopwatch watch_;
 };
 
-Result<std::vector<Row>> run_suite() {
+Result<std::vector<Row>> run_search_strategies() {
   std::vector<Row> rows;
   std::optional<RecordedUnits> kept;
   if (!options().keep.empty()) {
@@ -193,7 +193,7 @@ Result<std::vector<Row>> run_suite() {
 }  // namespace
 
 std::vector<Row> run_search_strategies_suite(double) {
-  Result<std::vector<Row>> rows = run_suite();
+  Result<std::vector<Row>> rows = run_search_strategies();
   if (rows) return *rows;
   std::fprintf(stderr, "search-strategies: %s %s\n", rows.error().message.c_str(), rows.error().hint.c_str());
   return {{"search-strategies", 0, "bool", "did not run: " + rows.error().message, 0, 0}};

@@ -12,18 +12,18 @@
 namespace tcc::benchmarks {
 namespace {
 
-constexpr int64_t kTrials = 64;
-constexpr uint64_t kSeeds = 3;
-constexpr int kRounds = 7;
+constexpr int64_t kSpaceTrials = 64;
+constexpr uint64_t kSpaceSeeds = 3;
+constexpr int kSpaceRounds = 7;
 
-struct Step {
+struct Growth {
   std::string name;
   space::SpaceOptions space;
 };
 
 // Register tiles are what multi-level tiling unrolls; "unroll" lets it, and unrolls and vectorizes what is left over.
-std::vector<Step> steps() {
-  std::vector<Step> out;
+std::vector<Growth> steps() {
+  std::vector<Growth> out;
   space::SpaceOptions space;
   space.max_unroll = 1;
   space.modules = {"none"};
@@ -46,18 +46,18 @@ struct StepRun {
   std::vector<double> times = {};
 };
 
-Result<StepRun> tune_step(const OpCase& layer, const Step& step, size_t at, uint64_t seed, OpBench& bench) {
+Result<StepRun> tune_step(const OpCase& layer, const Growth& step, size_t at, uint64_t seed, OpBench& bench) {
   const std::string path = options().db.empty() ? ":memory:" : fmt::format("{}.{}.{}", options().db, step.name, seed);
   TCC_TRY(std::unique_ptr<record::Store> store, record::Store::open(path));
   OpBench own{bench.host, *store, bench.pool, bench.references, bench.measurer, "space." + step.name};
   own.tune.seed = seed;
   own.tune.space = step.space;
-  own.trials = kTrials;
+  own.trials = kSpaceTrials;
   TCC_TRY(OwnOperator tuned, own_operator(layer, own));
   return StepRun{at, std::move(tuned.kernels)};
 }
 
-Result<std::vector<Row>> run_suite() {
+Result<std::vector<Row>> run_space() {
   measure::HostMeasureOptions measure_options;
   measure_options.worker_path = TCC_WORKER_PATH;
   measure_options.cpus = {usable_cpus().back()};
@@ -69,20 +69,20 @@ Result<std::vector<Row>> run_suite() {
   References references(*measurer, host);
   OpBench bench{host, *store, pool, references, *measurer, "space"};
   const OpCase layer = dense_gelu_case("dense_gelu", 128, 768, 768);
-  const std::vector<Step> all = steps();
+  const std::vector<Growth> all = steps();
   std::vector<StepRun> runs;
-  for (uint64_t seed = 1; seed <= kSeeds; ++seed)
+  for (uint64_t seed = 1; seed <= kSpaceSeeds; ++seed)
     for (size_t i = 0; i < all.size(); ++i) {
       TCC_TRY(StepRun run, tune_step(layer, all[i], i, seed, bench));
       runs.push_back(std::move(run));
     }
-  for (int round = 0; round < kRounds; ++round)
+  for (int round = 0; round < kSpaceRounds; ++round)
     for (StepRun& run : runs) {
       TCC_TRY(double seconds, own_slice(run.kernels, bench));
       run.times.push_back(seconds);
     }
   std::vector<double> logs(all.size(), 0);
-  for (const StepRun& run : runs) logs[run.step] += std::log(median(run.times)) / kSeeds;
+  for (const StepRun& run : runs) logs[run.step] += std::log(median(run.times)) / kSpaceSeeds;
   std::vector<Row> rows;
   const double flops = case_flops(layer) / 1e9;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -101,7 +101,7 @@ Result<std::vector<Row>> run_suite() {
 }  // namespace
 
 std::vector<Row> run_space_suite(double) {
-  Result<std::vector<Row>> rows = run_suite();
+  Result<std::vector<Row>> rows = run_space();
   if (rows) return *rows;
   std::fprintf(stderr, "space: %s %s\n", rows.error().message.c_str(), rows.error().hint.c_str());
   return {{"space", 0, "", "did not run: " + rows.error().message, 0, 0}};

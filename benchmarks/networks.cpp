@@ -16,7 +16,7 @@
 namespace tcc::benchmarks {
 namespace {
 
-constexpr double kPrepareTimeout = 300, kRunTimeout = 120;  // seconds
+constexpr double kPrepareNetworkTimeout = 300, kNetworkRunTimeout = 120;  // seconds
 
 // Of the zoo, batch 1, images of 224 x 224 or 128 tokens.
 constexpr const char* kZoo[] = {"resnet50", "mobilenet_v2", "bert-base", "resnet18", "bert-tiny", "vgg16", "mlp"};
@@ -51,7 +51,7 @@ Result<Contestant> start(const std::vector<std::string>& command, const std::str
   Contestant contestant;
   TCC_TRY(std::unique_ptr<PeerProcess> process, PeerProcess::start(command, cpus));
   contestant.process = std::move(process);
-  TCC_TRY(nlohmann::json reply, contestant.process->ask(prepare + " dump=" + dump, kPrepareTimeout));
+  TCC_TRY(nlohmann::json reply, contestant.process->ask(prepare + " dump=" + dump, kPrepareNetworkTimeout));
   contestant.sizes = reply.value("outputs", std::vector<size_t>{});
   TCC_TRY(std::string bytes, read_file(dump));
   contestant.output.resize(bytes.size() / sizeof(float));
@@ -115,7 +115,7 @@ Result<double> disagreement(const Contestant& a, const Contestant& b) {
 void time_in_turns(Contestant& own, Contestant& peer, const Turns& turns) {
   const auto take_slice = [&](Contestant& contestant) {
     if (!contestant.failure.empty()) return;
-    auto answer = contestant.process->ask(fmt::format("run {}", turns.slice), kRunTimeout);
+    auto answer = contestant.process->ask(fmt::format("run {}", turns.slice), kNetworkRunTimeout);
     if (answer && answer->value("seconds", 0.0) > 0)
       contestant.seconds.push_back(answer->value("seconds", 0.0));
     else

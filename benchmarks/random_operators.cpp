@@ -127,7 +127,7 @@ class Draw {
   int64_t inputs_ = 0, constants_ = 0;
 };
 
-struct Family {
+struct OperatorFamily {
   std::string name;
   double weight;  // how often it is drawn
   std::vector<std::string> operators;
@@ -498,8 +498,8 @@ RandomOperator rearranged(Draw& d, const std::string& family, const std::string&
   return d.finish(family, op, {x, "", "", sizes});
 }
 
-const std::vector<Family>& families() {
-  static const std::vector<Family> all = {
+const std::vector<OperatorFamily>& operator_families() {
+  static const std::vector<OperatorFamily> all = {
       {"elementwise",
        3,
        {"Abs",      "Acos",  "Acosh", "Asin",      "Asinh",   "Atan",           "Atanh", "Ceil",        "Celu",
@@ -549,8 +549,8 @@ const std::vector<Family>& families() {
 RandomOperator draw_operator(uint64_t seed, int64_t row) {
   Rng rng = Rng(seed).fork(static_cast<uint64_t>(row));
   std::vector<double> weights;
-  for (const Family& family : families()) weights.push_back(family.weight);
-  const Family& family = families()[static_cast<size_t>(rng.weighted(weights))];
+  for (const OperatorFamily& family : operator_families()) weights.push_back(family.weight);
+  const OperatorFamily& family = operator_families()[static_cast<size_t>(rng.weighted(weights))];
   const std::string& op = family.operators[static_cast<size_t>(rng.below(std::ssize(family.operators)))];
   const auto later = kLaterOperators.find(op);
   Draw draw(rng, later == kLaterOperators.end() ? kOpset : later->second);
@@ -559,7 +559,8 @@ RandomOperator draw_operator(uint64_t seed, int64_t row) {
 
 std::vector<std::string> drawn_operators() {
   std::set<std::string> names;
-  for (const Family& family : families()) names.insert(family.operators.begin(), family.operators.end());
+  for (const OperatorFamily& family : operator_families())
+    names.insert(family.operators.begin(), family.operators.end());
   return {names.begin(), names.end()};
 }
 

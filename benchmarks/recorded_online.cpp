@@ -12,20 +12,20 @@
 namespace tcc::benchmarks {
 namespace {
 
-constexpr int kRounds = 12;
+constexpr int kOnlineRounds = 12;
 constexpr int64_t kRoundPrograms = 32;  // about; at least one of each task
 
-struct Method {
+struct OnlineMethod {
   const char* name;
   const char* model;
   bool pretrained;
   cost::Adaptation adaptation;
 };
-constexpr Method kMethods[] = {{"moa", "mamba", true, cost::Adaptation::kMoa},
-                               {"finetune", "mamba", true, cost::Adaptation::kFineTune},
-                               {"frozen", "mamba", true, cost::Adaptation::kNone},
-                               {"scratch", "mamba", false, cost::Adaptation::kNone},
-                               {"trees", "trees", false, cost::Adaptation::kNone}};
+constexpr OnlineMethod kMethods[] = {{"moa", "mamba", true, cost::Adaptation::kMoa},
+                                     {"finetune", "mamba", true, cost::Adaptation::kFineTune},
+                                     {"frozen", "mamba", true, cost::Adaptation::kNone},
+                                     {"scratch", "mamba", false, cost::Adaptation::kNone},
+                                     {"trees", "trees", false, cost::Adaptation::kNone}};
 
 class Online {
  public:
@@ -39,7 +39,7 @@ class Online {
     std::map<std::string, std::vector<std::optional<Recorded::Values>>> found;
     for (int64_t seed = 1; seed <= kEffort.seeds; ++seed) {
       folder_.reset();
-      for (const Method& method : kMethods)
+      for (const OnlineMethod& method : kMethods)
         found[method.name].push_back(
             recorded_.unit(fmt::format("online.{}.{}.{}", target_, method.name, seed), effort_text(1),
                            {family_.name + "-train-" + source_, family_.name + "-heldout-" + target_},
@@ -47,13 +47,13 @@ class Online {
     }
     std::vector<Row> out;
     const std::optional<double> moa = mean_of(found["moa"], "mean");
-    for (const Method& method : kMethods)
+    for (const OnlineMethod& method : kMethods)
       for (const char* value : {"mean", "first", "last"}) {
         const std::optional<double> mean = mean_of(found[method.name], value);
         if (!mean) continue;
         Row row{fmt::format("online.{}.{}.{}", target_, method.name, value),
                 *mean,
-                value == std::string("mean") ? fmt::format("mean of {} rounds", kRounds) : "",
+                value == std::string("mean") ? fmt::format("mean of {} rounds", kOnlineRounds) : "",
                 "",
                 0,
                 0};
@@ -82,7 +82,7 @@ class Online {
     return file;
   }
 
-  Result<Recorded::Values> search(const Method& method, uint64_t seed) {
+  Result<Recorded::Values> search(const OnlineMethod& method, uint64_t seed) {
     TCC_TRY(const cost::NetworkInputs inputs, recorded_.inputs("mamba", family_.name + "-heldout-" + target_));
     TCC_TRY(const auto heldout, recorded_.load(family_.name + "-heldout-" + target_, inputs.tables));
     TCC_TRY(const data::Platform platform, recorded_.platform(family_.name + "-heldout-" + target_));
@@ -95,11 +95,11 @@ class Online {
     PoolReplay replay(*heldout, combine_hash(seed, 0x6f6e6c));
     const int64_t each = std::max<int64_t>(kRoundPrograms / std::max<int64_t>(std::ssize(replay.order()), 1), 1);
     Recorded::Values values;
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kOnlineRounds; ++round) {
       replay.round(*model, each);
-      values["mean"] += replay.value() / kRounds;
+      values["mean"] += replay.value() / kOnlineRounds;
       if (round == 0) values["first"] = replay.value();
-      if (round + 1 < kRounds) replay.teach(*model);
+      if (round + 1 < kOnlineRounds) replay.teach(*model);
     }
     values["last"] = replay.value();
     return values;

@@ -12,8 +12,8 @@ namespace tcc::benchmarks {
 namespace {
 
 constexpr int64_t kRound = 8;
-constexpr int64_t kAfter[] = {1, 8, 16, 32};
-constexpr const char* kMethods[] = {"mlp", "pacm", "trees", "prior"};
+constexpr int64_t kShippedAfter[] = {1, 8, 16, 32};
+constexpr const char* kShippedMethods[] = {"mlp", "pacm", "trees", "prior"};
 
 class Shipped {
  public:
@@ -22,13 +22,13 @@ class Shipped {
   std::vector<Row> rows() {
     std::vector<std::pair<std::string, Recorded::Values>> found;
     if (!recorded_.has(pool())) return {};
-    for (const char* method : kMethods)
+    for (const char* method : kShippedMethods)
       if (auto values = recorded_.unit(fmt::format("shipped.{}.{}", level_, method), settings(method), {pool()},
                                        [&] { return replay(method); }))
         found.emplace_back(method, *values);
     std::vector<Row> out;
     for (const auto& [method, values] : found)
-      for (int64_t n : kAfter)
+      for (int64_t n : kShippedAfter)
         out.push_back({fmt::format("shipped.{}.{}.{}", level_, method, n), values.at(std::to_string(n)),
                        fmt::format("of the fastest after {}", n), "", 0, 0});
     return out;
@@ -41,15 +41,15 @@ class Shipped {
     return fmt::format("1 {} {:016x}", kRound, shipped != nullptr ? hash_bytes(shipped->bytes) : 0);
   }
 
-  // The best seconds of the only task after each number of trials in kAfter.
+  // The best seconds of the only task after each number of trials in kShippedAfter.
   std::vector<double> search(const driver::PoolFeatures& one, cost::CostModel& model) const {
     PoolReplay replay(one, 0);
     std::vector<double> best;
     std::vector<float> scores;
-    for (int64_t n = 1; best.size() < std::size(kAfter); ++n) {
+    for (int64_t n = 1; best.size() < std::size(kShippedAfter); ++n) {
       if (n % kRound == 1) scores = driver::score_group(model, one.groups[0]);
       replay.reveal(0, scores, 1);
-      if (n == kAfter[best.size()]) best.push_back(replay.found(0));
+      if (n == kShippedAfter[best.size()]) best.push_back(replay.found(0));
       if (n % kRound == 0) replay.teach(model, one.groups[0].task);
     }
     return best;
@@ -74,10 +74,10 @@ class Shipped {
       TCC_TRY(const auto model, cost::make_model(setup, backend::backend_of(platform.target).prior(platform.target)));
       const std::vector<double> best = search(one, *model);
       least += group.weight * group.best_seconds();
-      for (size_t i = 0; i < best.size(); ++i) found[kAfter[i]] += group.weight * best[i];
+      for (size_t i = 0; i < best.size(); ++i) found[kShippedAfter[i]] += group.weight * best[i];
     }
     Recorded::Values values;
-    for (int64_t n : kAfter) values[std::to_string(n)] = found[n] > 0 ? least / found[n] : 0;
+    for (int64_t n : kShippedAfter) values[std::to_string(n)] = found[n] > 0 ? least / found[n] : 0;
     return values;
   }
 

@@ -23,8 +23,8 @@ driver::TrainRequest request_of(uint64_t seed, int64_t epochs, ThreadPool* pool)
 }
 
 // A row for each method that all seeds have; the ratio is that to `base`.
-void add_rows(const std::string& prefix, const std::vector<std::pair<std::string, Units>>& methods,
-              const std::string& base, std::vector<Row>& out) {
+void add_transfer_rows(const std::string& prefix, const std::vector<std::pair<std::string, Units>>& methods,
+                       const std::string& base, std::vector<Row>& out) {
   std::optional<double> against;
   for (const auto& [method, units] : methods)
     if (method == base) against = mean_of(units, "top1");
@@ -73,7 +73,7 @@ struct Sampling {
     for (size_t i = 0; i < cost::sampler_names().size(); ++i)
       add(std::string(cost::sampler_names()[i]), kEffort.share, static_cast<cost::Sampler>(i));
     std::vector<Row> out;
-    add_rows(prefix, methods, "all", out);
+    add_transfer_rows(prefix, methods, "all", out);
     return out;
   }
 };
@@ -112,7 +112,7 @@ class Transfer {
       methods.emplace_back(kWays[w], std::move(units));
     }
     std::vector<Row> out;
-    add_rows("transfer." + target_, methods, "ckd", out);
+    add_transfer_rows("transfer." + target_, methods, "ckd", out);
     return out;
   }
 

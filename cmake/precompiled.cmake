@@ -9,8 +9,9 @@ option(TCC_PRECOMPILED "Parse the headers of libraries once" OFF)
 option(TCC_UNITY "Compile several sources as one" OFF)
 set(TCC_UNITY_SOURCES 8)
 set(TCC_UNITY_TARGETS
-  tcc_onnx tcc_task tcc_schedule tcc_lower tcc_codegen tcc_record tcc_search tcc_driver tcc_cli
-  test_codegen test_cost test_data test_driver test_schedule test_space test_cli)
+  tcc_onnx tcc_task tcc_construct tcc_schedule tcc_lower tcc_codegen tcc_codegen_cuda tcc_record tcc_search tcc_driver
+  tcc_cli test_analysis test_cli test_codegen test_cost test_cuda test_data test_driver test_features test_schedule
+  test_space test_task test_traces tcc-bench)
 
 set(TCC_PRECOMPILED_HEADERS
   <algorithm> <array> <atomic> <bit> <chrono> <cmath> <cstdint> <cstdio> <cstdlib> <cstring> <filesystem> <functional> <limits>

@@ -250,14 +250,17 @@ class Checker:
     def check_hidden_functions(self):
         listed = self.root / "cmake/precompiled.cmake"
         unity = re.search(r"set\(TCC_UNITY_TARGETS\s([^)]*)\)", listed.read_text(encoding="utf-8") if listed.exists() else "")
-        for room in [word[4:] for word in unity.group(1).split() if word.startswith("tcc_")] if unity else []:
+        targets = unity.group(1).split() if unity else []
+        folders = [(f"include/tcc/{t[4:]}", f"src/{t[4:]}") for t in targets if t.startswith("tcc_")]
+        folders += [("benchmarks", "benchmarks")] if "tcc-bench" in targets else []
+        for headers, sources in folders:
             declared = {}
-            for path in source_files(self.root, f"include/tcc/{room}", f"src/{room}"):
+            for path in source_files(self.root, *{headers, sources}):
                 if path.suffix == ".h":
                     file = path.relative_to(self.root).as_posix()
                     for name in function_names(path.read_text(encoding="utf-8", errors="replace")):
                         declared.setdefault(name, file)
-            for path in source_files(self.root, f"src/{room}"):
+            for path in source_files(self.root, sources):
                 if path.suffix != ".cpp":
                     continue
                 text = path.read_text(encoding="utf-8", errors="replace")  # a comment ends an anonymous namespace

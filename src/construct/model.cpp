@@ -15,10 +15,6 @@ constexpr double kLoopCycles = 4;        // of entering a loop over a block of a
 constexpr double kOverlap = 0.3;         // share of the shorter of arithmetic and traffic that is not hidden
 constexpr double kUnalignedLoad = 1.25;  // of a contiguous operand that is not packed
 
-double ceil_div(double a, double b) {
-  return std::ceil(a / b - 1e-9);
-}
-
 }  // namespace
 
 double Problem::seconds(const Tiles& tiles) const {

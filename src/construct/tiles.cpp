@@ -60,10 +60,6 @@ std::vector<int64_t> candidates_of(const Axis& axis, double tolerance) {
   return out;
 }
 
-double ceil_div(double a, double b) {
-  return std::ceil(a / b - 1e-9);
-}
-
 Machine machine_of(const TileNest& nest, const target::Target& target, int64_t threads) {
   Machine m;
   const int64_t bytes = nest.accesses.empty() ? 4 : nest.accesses.back().bytes;

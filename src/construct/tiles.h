@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -22,6 +23,11 @@ struct Tiles {
   bool operator==(const Tiles&) const = default;
 };
 uint64_t hash_tiles(const Tiles& tiles);
+
+// Parts of at most b that a falls into; a and b are whole numbers up to the error of their products.
+inline double ceil_div(double a, double b) {
+  return std::ceil(a / b - 1e-9);
+}
 
 // A memory that holds tiles. Bytes of one core or multiprocessor; bytes per second of the whole machine.
 struct MemoryLevel {

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "random_expr.h"
 #include "tcc/support/rng.h"
 
 using namespace tcc;
@@ -13,6 +14,7 @@ using analysis::Column;
 using analysis::ColumnBuilder;
 using analysis::ColumnLevel;
 using analysis::ColumnProgram;
+using testing::floor_quotient;
 
 namespace {
 
@@ -42,10 +44,6 @@ std::vector<double> draw(Rng& rng, int64_t low, int64_t high) {
   for (int64_t i = 0; i < kRows; ++i)
     out[static_cast<size_t>(i)] = static_cast<double>(low + rng.below(high - low + 1));
   return out;
-}
-
-int64_t floor_quotient(int64_t a, int64_t b) {
-  return a / b - (a % b != 0 && a < 0 ? 1 : 0);
 }
 
 }  // namespace
