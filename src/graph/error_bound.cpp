@@ -22,6 +22,10 @@ using Operands = std::vector<const HostTensor*>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSpread = 6;      // times the deviation of the second run
 constexpr double kRunsOfNode = 3;  // at most: exact, moved, on magnitudes
+// One run of random errors says little of a tensor of few elements: errors may cancel in all of them. Graphs that cost
+// little run several times, each with errors of its own, and the greatest bound counts.
+constexpr int kManyRuns = 8;
+constexpr double kFewOperations = 5e6;
 
 double finite_magnitude(double v) {
   return std::isfinite(v) ? std::fabs(v) : 0;
@@ -442,6 +446,30 @@ BoundedTensor bounded(Tracked value, bool is_float) {
   return out;
 }
 
+std::vector<BoundedTensor> run_once(const Graph& graph, const std::vector<HostTensor>& inputs,
+                                    const RoundingModel& model, ThreadPool& pool, const ReferenceProgress& progress) {
+  BoundedRun bounded_run(graph, model, pool, progress);
+  std::vector<Tracked> given;
+  for (const HostTensor& input : inputs) given.push_back({.exact = input});
+  std::vector<Tracked> made = run_in_order<Tracked>(
+      graph, std::move(given), [](const Value& value) { return Tracked{.exact = host_constant(value)}; },
+      [&](const Node& node, const std::vector<const Tracked*>& operands) { return bounded_run.run(node, operands); });
+  bounded_run.finish();
+  std::vector<BoundedTensor> outputs;
+  for (size_t i = 0; i < made.size(); ++i)
+    outputs.push_back(bounded(std::move(made[i]), is_float(graph.value(graph.outputs[i]).dtype)));
+  return outputs;
+}
+
+// The bounds that hold for both runs.
+void widen(std::vector<BoundedTensor>& outputs, const std::vector<BoundedTensor>& others) {
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    outputs[o].may_flip = std::max(outputs[o].may_flip, others[o].may_flip);
+    for (size_t i = 0; i < outputs[o].allowed.size(); ++i)
+      outputs[o].allowed[i] = std::max(outputs[o].allowed[i], others[o].allowed[i]);
+  }
+}
+
 }  // namespace
 
 double unit_roundoff(DType dtype) {
@@ -511,16 +539,13 @@ Result<std::vector<BoundedTensor>> run_bounded_reference(const Graph& graph, con
                                                          const ReferenceProgress& progress) {
   TCC_TRY_VOID(check_inputs(graph, inputs));
   ThreadPool pool(threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
-  BoundedRun bounded_run(graph, model, pool, progress);
-  std::vector<Tracked> given;
-  for (const HostTensor& input : inputs) given.push_back({.exact = input});
-  std::vector<Tracked> made = run_in_order<Tracked>(
-      graph, std::move(given), [](const Value& value) { return Tracked{.exact = host_constant(value)}; },
-      [&](const Node& node, const std::vector<const Tracked*>& operands) { return bounded_run.run(node, operands); });
-  bounded_run.finish();
-  std::vector<BoundedTensor> outputs;
-  for (size_t i = 0; i < made.size(); ++i)
-    outputs.push_back(bounded(std::move(made[i]), is_float(graph.value(graph.outputs[i]).dtype)));
+  std::vector<BoundedTensor> outputs = run_once(graph, inputs, model, pool, progress);
+  const int runs = bounded_reference_cost(graph).flops <= kFewOperations ? kManyRuns : 1;
+  for (int run = 1; run < runs; ++run) {
+    RoundingModel other = model;
+    other.seed = Rng(model.seed).fork(static_cast<uint64_t>(run)).next();
+    widen(outputs, run_once(graph, inputs, other, pool, nullptr));
+  }
   return outputs;
 }
 

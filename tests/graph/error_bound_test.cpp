@@ -1,5 +1,6 @@
 // Bounds of the errors of right programs.
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "tcc/graph/error_bound.h"
 #include "tcc/support/rng.h"
@@ -35,5 +36,25 @@ TEST_CASE("rows that are copied do not tighten the bound of a row that is comput
     CHECK(much.allowed[from_much + i] > 0);
     // And what is copied is held to less.
     CHECK(much.allowed[i] < much.allowed[from_much + i] / 4);
+  }
+}
+
+TEST_CASE("the bound of a single element holds where the random errors of one run cancel") {
+  Graph g;
+  const ValueId x = g.add_input("x", DType::kF32, {1});
+  const ValueId square = *g.add_node(Op::kMul, NoAttrs{}, {x, x}, "square");
+  const ValueId cube = *g.add_node(Op::kMul, NoAttrs{}, {square, x}, "cube");
+  // Casts round nothing: all that the bound says comes from the operators before it.
+  g.add_output(*g.add_node(Op::kCast, CastAttrs{DType::kF64}, {cube}, "wide"), "y");
+  Rng rng(3);
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
+    const auto v = static_cast<float>(1 + rng.uniform());
+    const float once = v * v;
+    const float twice = once * v;
+    auto bounded = run_bounded_reference(g, {{{1}, {v}}}, {.seed = seed}, 1);
+    REQUIRE(bounded);
+    INFO("seed " << seed << ", " << v);
+    CHECK(std::fabs(twice - (*bounded)[0].value.data[0]) <= (*bounded)[0].allowed[0]);
+    CHECK((*bounded)[0].allowed[0] <= 32 * unit_roundoff(DType::kF32) * twice);
   }
 }

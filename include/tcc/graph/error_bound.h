@@ -8,8 +8,9 @@
 //
 // Errors of the operators before it are propagated by a second run of the reference. There every operator's result is
 // moved by a random error of the size that rounding typically gives. kSpread times the deviation of the second run, the
-// larger of the element's own and its root mean square over the output, is added to the operator's bound. (The idea is
-// Parker's Monte Carlo arithmetic, 1997, with larger errors and one sample.)
+// larger of the element's own and its root mean square over the output, is added to the operator's bound. Graphs of at
+// most 5e6 operations have seven such runs more, and the greatest deviation counts. (The idea is Parker's Monte Carlo
+// arithmetic, 1997, with larger errors and few samples.)
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,8 @@ struct BoundedTensor {
 double unit_roundoff(DType dtype);
 double smallest_normal(DType dtype);
 
-// The outputs of the graph with their bounds. Errors and `threads` as run_reference; takes three times as long.
+// The outputs of the graph with their bounds. Errors and `threads` as run_reference; takes three times as long,
+// for graphs of at most 5e6 operations 24 times.
 Result<std::vector<BoundedTensor>> run_bounded_reference(const Graph& graph, const std::vector<HostTensor>& inputs,
                                                          const RoundingModel& model, int threads = 0,
                                                          const ReferenceProgress& progress = nullptr);
