@@ -25,12 +25,15 @@ using graph::Shape;
 using graph::UnaryFn;
 using graph::ValueId;
 
+struct SmallType;  // small_types.h
+
 // What a name of the model stands for: a tensor, a list of tensors (a sequence, whose length is known), or an optional
 // without a value. An input that a node leaves out does not exist.
 struct Item {
   graph::ValueId tensor = graph::kNone;
   std::shared_ptr<const std::vector<graph::ValueId>> list = nullptr;
   bool empty_optional = false;
+  const SmallType* small = nullptr;  // of a tensor whose bytes hold elements of a type that kernels do not have
 
   bool exists() const { return tensor != graph::kNone || list != nullptr || empty_optional; }
 };
@@ -111,6 +114,7 @@ class NodeContext {
   Result<std::optional<std::vector<double>>> get_floats(const char* name);
   Result<std::optional<std::vector<std::string>>> get_strings(const char* name);
   Result<std::optional<TensorConstant>> get_tensor(const char* name);
+  const SmallType* small_type_of(const char* name) const;      // of the elements of a tensor
   Result<const tcc_onnx::Graph*> get_graph(const char* name);  // must be given
   Result<Items> import_body(const tcc_onnx::Graph& body, const Items& inputs) {
     return state_.bodies->import_body(body, inputs);
@@ -166,8 +170,8 @@ class NodeContext {
   // Of an input that must be known and is not: names the model's inputs that it is computed from.
   tl::unexpected<Error> refuse_run_time(size_t i, const char* what) const;
 
-  // The handler's end: the first output.
-  Result<void> finish(Made id);
+  // The handler's end: the first output, with bytes of elements of type `small` where that is given.
+  Result<void> finish(Made id, const SmallType* small = nullptr);
   Result<void> finish(graph::Op op, graph::Attributes attrs, const std::vector<Made>& inputs) {
     return finish(emit(op, std::move(attrs), inputs));
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "handlers.h"
+#include "small_types.h"
 
 namespace tcc::onnx {
 
@@ -28,8 +29,14 @@ bool is_true(const graph::Value& v) {
 
 // Both are tensors of one type and shape, so that one can stand for the other.
 bool alike(NodeContext& c, const Item& a, const Item& b) {
-  if (a.tensor == graph::kNone || b.tensor == graph::kNone) return false;
+  if (a.tensor == graph::kNone || b.tensor == graph::kNone || a.small != b.small) return false;
   return c.value(a.tensor).dtype == c.value(b.tensor).dtype && c.value(a.tensor).shape == c.value(b.tensor).shape;
+}
+
+// Results that are stacked.
+Result<void> refuse_small(const Item& item) {
+  if (item.small == nullptr) return {};
+  return refuse(Refusal::kElementType, "a result of its body is {}, which is not supported", item.small->name);
 }
 
 // One tensor of all, along a new axis.
@@ -76,7 +83,7 @@ Result<void> import_if(NodeContext& c) {
   for (size_t i = 0; i < yes.size(); ++i) {
     if (!alike(c, yes[i], no[i])) return c.refuse_run_time(0, "the condition of branches of different shapes");
     TCC_TRY(ValueId chosen, c.where(condition, yes[i].tensor, no[i].tensor));
-    c.set_output(i, chosen);
+    c.set_output(i, Item{chosen, nullptr, false, yes[i].small});
   }
   return {};
 }
@@ -127,9 +134,10 @@ Result<void> import_loop(NodeContext& c) {
       }
       if (!alike(c, values[k], result)) return c.refuse_run_time(1, "whether the loop goes on");
       TCC_TRY(ValueId kept, c.where(c.emit_reshape(go, {}), result.tensor, values[k].tensor));
-      values[k] = Item{kept};
+      values[k] = Item{kept, nullptr, false, result.small};
     }
     for (size_t k = 0; k < scanned; ++k) {
+      TCC_TRY_VOID(refuse_small(results[carried + 1 + k]));
       if (results[carried + 1 + k].tensor == graph::kNone)
         return refuse(Refusal::kNotATensor, "output {} of the body is not a tensor", carried + 1 + k);
       scans[k].push_back(results[carried + 1 + k].tensor);
@@ -192,6 +200,7 @@ Result<void> scan_once(NodeContext& c, const ScanPlan& plan, const Items& values
     TCC_TRY(Items made, c.import_body(*plan.body, inputs));
     for (const Item& item : made) {
       if (item.tensor == graph::kNone) return refuse(Refusal::kNotATensor, "a result of its body is not a tensor");
+      TCC_TRY_VOID(refuse_small(item));
     }
     for (size_t k = 0; k < plan.states; ++k) state[k] = made[k];
     for (size_t k = 0; k < plan.scanned_outputs; ++k) scans[k].push_back(made[plan.states + k].tensor);

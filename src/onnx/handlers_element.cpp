@@ -1,6 +1,4 @@
-// Operators of one element: functions, comparisons, powers, conversions.
-#include <map>
-
+// Operators of one element: functions, comparisons, powers.
 #include "handlers.h"
 #include "tcc/support/check.h"
 #include "tcc/support/text.h"
@@ -114,33 +112,6 @@ Result<void> import_prelu(NodeContext& c) {
 
 Result<void> import_where(NodeContext& c) {
   return c.finish(Op::kWhere, graph::NoAttrs{}, {c.input(0), c.input(1), c.input(2)});
-}
-
-Result<void> import_cast(NodeContext& c) {
-  DType to = DType::kF32;
-  if (c.opset() < 6) {
-    static const std::map<std::string, DType> kNames = {
-        {"FLOAT", DType::kF32}, {"DOUBLE", DType::kF64}, {"FLOAT16", DType::kF16}, {"INT8", DType::kI8},
-        {"UINT8", DType::kU8},  {"INT32", DType::kI32},  {"INT64", DType::kI64},   {"BOOL", DType::kBool}};
-    TCC_TRY(std::string name, c.get_string("to", ""));
-    auto it = kNames.find(name);
-    if (it == kNames.end()) return refuse(Refusal::kElementType, "to = '{}' is not supported", sanitize(name));
-    to = it->second;
-  } else {
-    TCC_TRY(int64_t number, c.get_int("to", 0));
-    if (number < 0 || number > 1000) return input_error("to = {} is not an element type", number);
-    TCC_TRY(to, dtype_of(static_cast<int32_t>(number)));
-  }
-  if (c.opset() >= 19) c.ignore_attribute("saturate");
-  if (c.opset() >= 24) c.ignore_attribute("round_mode");
-  if (c.input_value(0).dtype == to) return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
-  return c.finish(Op::kCast, graph::CastAttrs{to}, {c.input(0)});
-}
-
-Result<void> import_cast_like(NodeContext& c) {
-  if (c.opset() >= 19) c.ignore_attribute("saturate");
-  if (c.opset() >= 24) c.ignore_attribute("round_mode");
-  return c.finish(Op::kCast, graph::CastAttrs{c.input_value(1).dtype}, {c.input(0)});
 }
 
 }  // namespace tcc::onnx

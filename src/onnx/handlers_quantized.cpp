@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "quantization.h"
+#include "small_types.h"
 #include "tcc/support/text.h"
 
 namespace tcc::onnx {
@@ -16,7 +17,8 @@ namespace {
 struct Range {
   double low, high;
 };
-Result<Range> quantized_range(DType dtype) {
+Result<Range> quantized_range(DType dtype, const SmallType* small = nullptr) {
+  if (small != nullptr) return Range{small->low(), small->high()};
   if (dtype == DType::kU8) return Range{0, 255};
   if (dtype == DType::kI8) return Range{-128, 127};
   return refuse(Refusal::kElementType, "quantized numbers of type {} are not supported", graph::dtype_name(dtype));
@@ -100,9 +102,9 @@ Made dequantize(NodeContext& c, ValueId x, const Quantization& q, DType to) {
   return c.cast(c.arithmetic(Op::kMul, centered(c, x, q), scale), to);
 }
 
-Made quantize(NodeContext& c, const Made& x, const Quantization& q, DType to) {
+Made quantize(NodeContext& c, const Made& x, const Quantization& q, DType to, const SmallType* small) {
   if (!x) return x;
-  TCC_TRY(Range range, quantized_range(to));
+  TCC_TRY(Range range, quantized_range(to, small));
   const Shape shape = c.value(*x).shape;
   Made scale = c.cast(spread_parameter(c, q.scale, shape, q), DType::kF32);
   Made y = c.unary(UnaryFn::kRound, c.arithmetic(Op::kDiv, c.cast(x, DType::kF32), scale));
@@ -119,10 +121,23 @@ Result<void> read_axes(NodeContext& c, Quantization& q) {
   return {};
 }
 
-Result<DType> output_type(NodeContext& c, DType otherwise) {
+// 0: the operator's own rule.
+Result<int32_t> output_type(NodeContext& c) {
   TCC_TRY(int64_t number, c.get_int("output_dtype", 0, c.standard() ? 21 : 1));
-  if (number == 0) return otherwise;
-  return dtype_of(static_cast<int32_t>(std::clamp<int64_t>(number, -1, 1000)));
+  return static_cast<int32_t>(std::clamp<int64_t>(number, -1, 1000));
+}
+
+std::string_view element_name(DType dtype, const SmallType* small) {
+  return small != nullptr ? std::string_view(small->name) : graph::dtype_name(dtype);
+}
+
+// Floats of few bits are the quotient itself in their type.
+Made quantize_to_float(NodeContext& c, const Quantization& q, const SmallType& to, bool saturate) {
+  const Shape shape = c.input_value(0).shape;
+  Made scale = c.cast(spread_parameter(c, q.scale, shape, q), DType::kF32);
+  Made y = c.arithmetic(Op::kDiv, c.cast(c.input(0), DType::kF32), scale);
+  if (q.zero) y = c.arithmetic(Op::kAdd, y, spread_parameter(c, *q.zero, shape, q));
+  return encode_small(c, y, to, saturate, "up");
 }
 
 }  // namespace
@@ -130,20 +145,41 @@ Result<DType> output_type(NodeContext& c, DType otherwise) {
 Result<void> import_quantize_linear(NodeContext& c) {
   TCC_TRY(Quantization q, read_quantization(c, 1, 2));
   TCC_TRY_VOID(read_axes(c, q));
-  TCC_TRY(DType to, output_type(c, q.zero ? c.value(*q.zero).dtype : DType::kU8));
-  if (q.zero && c.value(*q.zero).dtype != to)
-    return input_error("output_dtype is {}, the zero point is {}", graph::dtype_name(to),
-                       graph::dtype_name(c.value(*q.zero).dtype));
-  if (c.opset() >= 19) c.ignore_attribute("saturate");  // of f8 only
+  TCC_TRY(const int32_t number, output_type(c));
+  DType to = q.zero ? c.value(*q.zero).dtype : DType::kU8;
+  const SmallType* small = c.has_input(2) ? c.item(2).small : nullptr;
+  if (number != 0) {
+    TCC_TRY(const DType given, storage_of(number));
+    if (q.zero && (given != to || small != small_type(number)))
+      return input_error("output_dtype is {}, the zero point is {}", element_name(given, small_type(number)),
+                         element_name(to, small));
+    to = given;
+    small = small_type(number);
+  }
+  TCC_TRY(const bool saturate, c.get_flag("saturate", true, 19));
   if (c.opset() >= 23) c.ignore_attribute("precision");
-  return c.finish(quantize(c, c.input(0), q, to));
+  if (small == nullptr || !small->is_float()) {
+    return c.finish(quantize(c, c.input(0), q, to, small), small);
+  }
+  if (q.zero) TCC_TRY_SET(q.zero, decode_small(c, *q.zero, *small));
+  return c.finish(quantize_to_float(c, q, *small, saturate), small);
 }
 
 Result<void> import_dequantize_linear(NodeContext& c) {
   TCC_TRY(Quantization q, read_quantization(c, 1, 2));
   TCC_TRY_VOID(read_axes(c, q));
-  TCC_TRY(DType to, output_type(c, c.value(q.scale).dtype));
-  return c.finish(dequantize(c, c.input(0), q, to));
+  TCC_TRY(const int32_t number, output_type(c));
+  DType to = c.value(q.scale).dtype;
+  if (number != 0) TCC_TRY_SET(to, dtype_of(number));
+  const SmallType* small = c.item(0).small;
+  if (c.has_input(2) && c.item(2).small != small)
+    return input_error("the zero point has another element type than the numbers");
+  ValueId x = c.input(0);
+  if (small != nullptr && small->is_float()) {
+    TCC_TRY(x, decode_small(c, x, *small));
+    if (q.zero) TCC_TRY_SET(q.zero, decode_small(c, *q.zero, *small));
+  }
+  return c.finish(dequantize(c, x, q, to));
 }
 
 namespace {

@@ -36,7 +36,7 @@ Result<void> finish_reshape(NodeContext& c, Shape shape) {
 Result<void> import_constant(NodeContext& c) {
   TCC_TRY(auto tensor, c.get_tensor("value"));
   if (tensor) {
-    return c.finish(c.constant(tensor->dtype, tensor->shape, tensor->constant));
+    return c.finish(c.constant(tensor->dtype, tensor->shape, tensor->constant), c.small_type_of("value"));
   }
   if (c.opset() >= 12) {
     TCC_TRY(auto ints, c.get_ints("value_ints"));

@@ -14,6 +14,7 @@
 #include "handlers.h"
 #include "limits.h"
 #include "node_importer.h"
+#include "small_types.h"
 #include "tcc/graph/reference.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
@@ -109,7 +110,7 @@ class Importer {
       TCC_TRY(TensorConstant constant, cut_out ? read_raw_tensor(tensor, *parsed_.raw[n], parsed_.owner, files_, what)
                                                : read_tensor(tensor, model_, files_, what));
       ValueId id = graph_.add_constant(tensor.name(), constant.dtype, constant.shape, constant.constant);
-      if (!scope_.items.emplace(tensor.name(), Item{id}).second)
+      if (!scope_.items.emplace(tensor.name(), Item{id, nullptr, false, small_type(tensor.data_type())}).second)
         return input_error("initializer '{}' appears twice", sanitize(tensor.name()));
     }
     return {};
@@ -124,9 +125,9 @@ class Importer {
                                       std::vector<std::string>* names) {
     std::string label = fmt::format("input '{}'", sanitize(info.name()));
     if (!info.type().has_tensor_type())
-      return refuse(Refusal::kNotATensor, "{} is not a tensor (sequence, map, optional or sparse)", label);
+      return refuse(Refusal::kNotATensor, "{} is not a tensor (map, optional or sparse)", label);
     const auto& tensor = info.type().tensor_type();
-    auto dtype = dtype_of(tensor.elem_type());
+    auto dtype = storage_of(tensor.elem_type());
     if (!dtype) return tl::make_unexpected(std::move(dtype.error()).with_context(label));
     graph::TensorType type{*dtype, {}};
     auto given = options_.input_shapes.find(info.name());
@@ -168,7 +169,8 @@ class Importer {
     return type;
   }
 
-  Result<void> freeze(const std::string& name, const graph::TensorType& type, const TensorFile& data) {
+  Result<void> freeze(const std::string& name, const graph::TensorType& type, const SmallType* small,
+                      const TensorFile& data) {
     if (data.dtype != type.dtype || data.shape != type.shape) {
       return make_error(ErrorClass::kUsage,
                         fmt::format("the tensor given for input '{}' is {} {}, the input is {} {}", sanitize(name),
@@ -176,7 +178,8 @@ class Importer {
                                     graph::dtype_name(type.dtype), graph::shape_text(type.shape)));
     }
     ValueId id = graph_.add_constant(name, data.dtype, data.shape, data.constant);
-    if (!scope_.items.emplace(name, Item{id}).second) return input_error("input '{}' appears twice", sanitize(name));
+    if (!scope_.items.emplace(name, Item{id, nullptr, false, small}).second)
+      return input_error("input '{}' appears twice", sanitize(name));
     return {};
   }
 
@@ -203,22 +206,58 @@ class Importer {
                       sanitize(hint));
   }
 
+  // A sequence is as many inputs as shapes are given for its elements: name.0, name.1, ...
+  Result<void> bind_sequence(const tcc_onnx::ValueInfo& info, std::vector<std::string>& unbound,
+                             std::vector<std::string>& known) {
+    const auto& element = info.type().sequence_type().elem_type();
+    if (!element.has_tensor_type() || small_type(element.tensor_type().elem_type()) != nullptr)
+      return refuse(Refusal::kNotATensor, "input '{}' is a sequence of elements that are not supported",
+                    sanitize(info.name()));
+    tcc_onnx::ValueInfo one;
+    *one.mutable_type() = element;
+    std::vector<ValueId> list;
+    while (true) {
+      one.set_name(fmt::format("{}.{}", info.name(), list.size()));
+      if (!options_.input_shapes.contains(one.name())) break;
+      std::vector<std::string> names;
+      TCC_TRY(graph::TensorType type, bind_type(one, unbound, &names));
+      list.push_back(graph_.add_input(one.name(), type.dtype, type.shape));
+      graph_.value(list.back()).dim_names = std::move(names);
+      known.push_back(one.name());
+    }
+    if (list.empty()) {
+      unbound.push_back(fmt::format("input '{}': the sequence has no known number of elements", sanitize(info.name())));
+      need_flag(fmt::format("--shape {}.0=...", sanitize(info.name())));
+    }
+    const Item item{graph::kNone, std::make_shared<const std::vector<ValueId>>(std::move(list))};
+    if (!scope_.items.emplace(info.name(), item).second)
+      return input_error("input '{}' appears twice", sanitize(info.name()));
+    return {};
+  }
+
   Result<void> bind_inputs() {
     std::vector<std::string> unbound, known;
     for (const auto& info : proto_.input()) {
       // Before IR version 4 initializers are listed among the inputs as well.
-      if (const Item* known = scope_.find(info.name()); known && graph_.value(known->tensor).is_constant()) continue;
+      if (const Item* held = scope_.find(info.name());
+          held && held->tensor != graph::kNone && graph_.value(held->tensor).is_constant())
+        continue;
+      if (info.type().has_sequence_type()) {
+        TCC_TRY_VOID(bind_sequence(info, unbound, known));
+        continue;
+      }
       std::vector<std::string> names;
       TCC_TRY(graph::TensorType type, bind_type(info, unbound, &names));
+      const SmallType* small = small_type(info.type().tensor_type().elem_type());
       if (auto frozen = options_.frozen.find(info.name()); frozen != options_.frozen.end()) {
-        TCC_TRY_VOID(freeze(info.name(), type, frozen->second));
+        TCC_TRY_VOID(freeze(info.name(), type, small, frozen->second));
         known.push_back(info.name());
         continue;
       }
       ValueId id = graph_.add_input(info.name(), type.dtype, type.shape);
       graph_.value(id).dim_names = std::move(names);
       known.push_back(info.name());
-      if (!scope_.items.emplace(info.name(), Item{id}).second)
+      if (!scope_.items.emplace(info.name(), Item{id, nullptr, false, small}).second)
         return input_error("input '{}' appears twice", sanitize(info.name()));
     }
     if (!unbound.empty()) {
@@ -263,6 +302,19 @@ class Importer {
     return {};
   }
 
+  // A sequence is as many outputs as it has elements, name.0, name.1, ...
+  Result<void> add_sequence(const std::string& name, const std::vector<ValueId>& elements) {
+    for (size_t i = 0; i < elements.size(); ++i) {
+      const std::string own = fmt::format("{}.{}", name, i);
+      if (std::find(graph_.output_names.begin(), graph_.output_names.end(), own) != graph_.output_names.end())
+        return input_error("outputs '{}' and '{}' need the same name", sanitize(name), sanitize(own));
+      auto copy = graph_.add_node(graph::Op::kIdentity, graph::NoAttrs{}, {elements[i]}, own);
+      if (!copy) return tl::make_unexpected(std::move(copy).error());
+      graph_.add_output(*copy, own);
+    }
+    return {};
+  }
+
   Result<void> collect_outputs() {
     if (proto_.output_size() == 0) return input_error("'{}' has no outputs", sanitize(name_));
     for (const auto& info : proto_.output()) {
@@ -270,11 +322,16 @@ class Importer {
       if (item == nullptr)
         return refuse(Refusal::kExtraOutput, "output '{}' is not produced by any supported node output",
                       sanitize(info.name()));
+      if (item->list != nullptr) {
+        TCC_TRY_VOID(add_sequence(info.name(), *item->list));
+        continue;
+      }
       if (item->tensor == graph::kNone)
-        return refuse(Refusal::kNotATensor, "output '{}' is a sequence or an optional, expected a tensor",
+        return refuse(Refusal::kNotATensor, "output '{}' is an optional without a value, expected a tensor",
                       sanitize(info.name()));
       graph_.add_output(item->tensor, info.name());
     }
+    if (graph_.outputs.empty()) return input_error("the sequences that '{}' gives have no elements", sanitize(name_));
     return {};
   }
 

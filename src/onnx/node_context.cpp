@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "handlers.h"
+#include "small_types.h"
 #include "tcc/graph/passes.h"
 #include "tcc/support/text.h"
 
@@ -178,9 +179,16 @@ Result<std::optional<std::vector<std::string>>> NodeContext::get_strings(const c
 Result<std::optional<TensorConstant>> NodeContext::get_tensor(const char* name) {
   TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::TENSOR));
   if (!attribute) return std::nullopt;
+  if (const SmallType* small = small_type(attribute->t().data_type()); small != nullptr && op() != "Constant")
+    return refuse(Refusal::kElementType, "attribute '{}' is {}, which it does not take", name, small->name);
   TCC_TRY(TensorConstant tensor,
           read_tensor(attribute->t(), state_.owner, state_.files, fmt::format("attribute '{}'", name)));
   return tensor;
+}
+
+const SmallType* NodeContext::small_type_of(const char* name) const {
+  const tcc_onnx::Attribute* attribute = find(name);
+  return attribute == nullptr ? nullptr : small_type(attribute->t().data_type());
 }
 
 Result<void> NodeContext::check_all_attributes_read() const {
@@ -287,9 +295,9 @@ Made NodeContext::iota(graph::DType dtype, int64_t extent, size_t axis, size_t r
   return constant(dtype, shape, graph::make_constant_from_doubles(dtype, values));
 }
 
-Result<void> NodeContext::finish(Made id) {
+Result<void> NodeContext::finish(Made id, const SmallType* small) {
   if (!id) return tl::make_unexpected(std::move(id).error());
-  set_output(0, *id);
+  set_output(0, Item{*id, nullptr, false, small});
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <queue>
 #include <tuple>
 
+#include "small_types.h"
 #include "tcc/support/text.h"
 
 namespace tcc::onnx {
@@ -203,6 +204,16 @@ Result<void> NodeImporter::import_operator(const tcc_onnx::Node& node, Items inp
         return refuse(Refusal::kNotATensor, "input {} is a sequence or an optional, expected a tensor", i);
     }
   }
+  const SmallUse use = small_use(node.op_type());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].small != nullptr && use == SmallUse::kRefuse)
+      return refuse(Refusal::kElementType, "input {} is {}, which only conversions and moves take", i,
+                    inputs[i].small->name);
+    const bool of_elements = i == 0 || node.op_type() == "Concat";
+    if (use == SmallUse::kMove && inputs[i].small != (of_elements ? inputs[0].small : nullptr))
+      return input_error("inputs 0 and {} have different element types", i);
+  }
+  const SmallType* small = use == SmallUse::kMove && !inputs.empty() ? inputs[0].small : nullptr;
   NodeContext context(state_, node, opset, std::move(inputs));
   auto count = static_cast<int64_t>(context.input_count());
   if (count < row->fewest_inputs || count > row->most_inputs) {
@@ -220,8 +231,9 @@ Result<void> NodeImporter::import_operator(const tcc_onnx::Node& node, Items inp
   TCC_TRY_VOID(row->handler(context));
   TCC_TRY_VOID(context.check_all_attributes_read());
   for (int k = 0; k < node.output_size(); ++k) {
-    const Item item = context.output(static_cast<size_t>(k));
+    Item item = context.output(static_cast<size_t>(k));
     if (!item.exists() || node.output(k).empty()) continue;
+    if (small != nullptr) item.small = small;
     scope.items[node.output(k)] = item;
     if (item.tensor == graph::kNone) continue;
     graph::Value& value = state_.graph.value(item.tensor);
@@ -240,7 +252,7 @@ Result<void> NodeImporter::read_initializer(const tcc_onnx::Tensor& tensor, Scop
     TCC_TRY(TensorConstant constant, read_tensor(tensor, state_.owner, state_.files, what));
     known->second = state_.graph.add_constant(tensor.name(), constant.dtype, constant.shape, constant.constant);
   }
-  scope.items[tensor.name()] = Item{known->second};
+  scope.items[tensor.name()] = Item{known->second, nullptr, false, small_type(tensor.data_type())};
   return {};
 }
 

@@ -22,7 +22,7 @@ Made spread_parameter(NodeContext& c, graph::ValueId parameter, const graph::Sha
 Made centered(NodeContext& c, graph::ValueId x, const Quantization& q);
 // (x - zero) * scale, in `to`.
 Made dequantize(NodeContext& c, graph::ValueId x, const Quantization& q, graph::DType to);
-// Rounded to nearest even, plus zero, at the limits of `to` beyond them.
-Made quantize(NodeContext& c, const Made& x, const Quantization& q, graph::DType to);
+// Rounded to nearest even, plus zero, at the limits of `to`, or of integers of fewer bits in it, beyond them.
+Made quantize(NodeContext& c, const Made& x, const Quantization& q, graph::DType to, const SmallType* small = nullptr);
 
 }  // namespace tcc::onnx

@@ -194,6 +194,7 @@ constexpr int64_t kNow = kNewestOpset;
 // Operators that place, order and sample elements.
 #define TCC_ONNX_PLACING_OPERATORS(X) \
   X("Bernoulli", 15, kNow, 1, 1, import_bernoulli) \
+  X("BitCast", 26, kNow, 1, 1, import_bit_cast) \
   X("BitShift", 11, kNow, 2, 2, import_bit_shift) \
   X("BitwiseAnd", 18, kNow, 2, 2, import_bitwise) \
   X("BitwiseOr", 18, kNow, 2, 2, import_bitwise) \
@@ -205,6 +206,7 @@ constexpr int64_t kNow = kNewestOpset;
   X("GridSample", 16, kNow, 2, 2, import_grid_sample) \
   X("MaxUnpool", 9, kNow, 2, 3, import_max_unpool) \
   X("Multinomial", 7, kNow, 1, 1, import_multinomial) \
+  X("NonMaxSuppression", 10, kNow, 2, 5, import_non_max_suppression) \
   X("NonZero", 9, kNow, 1, 1, import_non_zero) \
   X("RandomNormal", 1, kNow, 0, 0, import_random) \
   X("RandomNormalLike", 1, kNow, 1, 1, import_random) \

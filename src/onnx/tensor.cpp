@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "small_types.h"
 #include "tcc/graph/refusal.h"
 #include "tcc/onnx/importer.h"
 #include "tcc/support/check.h"
@@ -26,6 +27,8 @@ constexpr size_t kMaxExternalBytes = size_t{64} << 30;
 constexpr const char* kTypeNames[] = {"undefined", "float",  "uint8",     "int8",       "uint16",  "int16",
                                       "int32",     "int64",  "string",    "bool",       "float16", "double",
                                       "uint32",    "uint64", "complex64", "complex128", "bfloat16"};
+
+constexpr int32_t kUint16 = 4, kInt16 = 5, kString = 8, kComplex64 = 14, kComplex128 = 15;
 
 // TensorProto.DataType and the element types that tcc has.
 constexpr std::pair<int32_t, DType> kDataTypes[] = {
@@ -144,9 +147,28 @@ Result<graph::Constant> read_typed_fields(const tcc_onnx::Tensor& tensor, DType 
 Result<DType> dtype_of(int32_t onnx_type) {
   for (const auto& [number, dtype] : kDataTypes)
     if (number == onnx_type) return dtype;
-  bool named = onnx_type >= 0 && onnx_type < static_cast<int32_t>(std::size(kTypeNames));
-  return graph::refuse(graph::Refusal::kElementType, "element type {} ({}) is not supported",
-                       named ? kTypeNames[onnx_type] : "unknown", onnx_type);
+  const bool named = onnx_type >= 0 && onnx_type < static_cast<int32_t>(std::size(kTypeNames));
+  const SmallType* small = small_type(onnx_type);
+  const char* name = small != nullptr ? small->name : named ? kTypeNames[onnx_type] : "unknown";
+  const char* nearest = "";
+  switch (onnx_type) {
+    case kUint16:
+    case kInt16:
+      nearest = "; the nearest is int32";
+      break;
+    case kString:
+      nearest = "; tokens are made outside of the model";
+      break;
+    case kComplex64:
+    case kComplex128:
+      nearest = "; real and imaginary parts are tensors of their own, or the last axis";
+      break;
+    default:
+      if (small != nullptr) nearest = "; convert it with Cast or DequantizeLinear";
+      break;
+  }
+  return graph::refuse(graph::Refusal::kElementType, "element type {} ({}) is not supported here{}", name, onnx_type,
+                       nearest);
 }
 
 int32_t number_of(DType dtype) {
@@ -222,7 +244,7 @@ Result<TensorConstant> read_stored(const tcc_onnx::Tensor& tensor, std::optional
                                    const std::shared_ptr<const void>& owner, ExternalFiles& files,
                                    const std::string& what) {
   TensorConstant result;
-  auto dtype = dtype_of(tensor.data_type());
+  auto dtype = storage_of(tensor.data_type());
   if (!dtype) return tl::make_unexpected(std::move(dtype.error()).with_context(what));
   result.dtype = *dtype;
   if (tensor.dims_size() > graph::kMaxRank) return input_error("{} has {} dimensions", what, tensor.dims_size());
@@ -230,9 +252,17 @@ Result<TensorConstant> read_stored(const tcc_onnx::Tensor& tensor, std::optional
   TCC_TRY_VOID(graph::check_shape(result.shape, what));
   if (tensor.has_segment()) return input_error("{} is stored in segments, which is not supported", what);
   int64_t count = graph::element_count(result.shape);
-  int64_t bytes = count * graph::dtype_size(result.dtype);
+  const SmallType* small = small_type(tensor.data_type());
+  int64_t bytes = small != nullptr ? packed_bytes(*small, count) : count * graph::dtype_size(result.dtype);
+  // Of several elements in a byte each gets a byte of its own.
+  const auto spread = [&](TensorConstant packed) {
+    if (small != nullptr && small->bits < 8)
+      packed.constant = graph::make_constant(unpack(*small, packed.constant.bytes, count));
+    return packed;
+  };
   if (tensor.data_location() == tcc_onnx::Tensor::EXTERNAL) {
-    return read_external(tensor, std::move(result), bytes, files, what);
+    TCC_TRY(TensorConstant outside, read_external(tensor, std::move(result), bytes, files, what));
+    return spread(std::move(outside));
   }
   if (raw) {
     if (static_cast<int64_t>(raw->size()) != bytes) {
@@ -240,7 +270,11 @@ Result<TensorConstant> read_stored(const tcc_onnx::Tensor& tensor, std::optional
                          graph::shape_text(result.shape), graph::dtype_name(result.dtype), bytes);
     }
     result.constant = {owner, *raw, false};
-    return result;
+    return spread(std::move(result));
+  }
+  if (small != nullptr) {  // a field for each byte
+    TCC_TRY(result.constant, convert<uint8_t>(tensor.int32_data(), bytes, what));
+    return spread(std::move(result));
   }
   TCC_TRY(result.constant, read_typed_fields(tensor, result.dtype, count, what));
   return result;
@@ -267,7 +301,7 @@ Result<TensorFile> read_tensor_file(const std::string& path, bool bfloat16_as_ui
   std::span<const std::byte> bytes = file->bytes();
   if (bytes.size() > size_t{INT32_MAX} || !tensor->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return input_error("'{}' is not a tensor file (a serialized TensorProto)", sanitize(path));
-  constexpr int kUint16 = 4, kBfloat16 = 16;
+  constexpr int kBfloat16 = 16;
   if (bfloat16_as_uint16 && tensor->data_type() == kUint16) tensor->set_data_type(kBfloat16);
   ExternalFiles none("");
   return read_tensor(*tensor, tensor, none, fmt::format("'{}'", sanitize(path)));

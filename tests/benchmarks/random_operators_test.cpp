@@ -48,6 +48,7 @@ TEST_CASE("every operator of the importer is drawn or is left out for a reason")
         "QLinearMatMul", "QuantizeLinear", "STFT"}},
       {"rare, which no draw makes yet",
        {"AffineGrid",
+        "BitCast",
         "BitShift",
         "BitwiseAnd",
         "BitwiseNot",

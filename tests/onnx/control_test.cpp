@@ -111,7 +111,7 @@ TEST_CASE("If takes the branch of a constant condition, and chooses between resu
   CHECK(run_model(model("negative", twice), {}, {{1, 2}})[0].data == Doubles{2, 4});
   CHECK(run_model(model("negative", twice), {}, {{1, -2}})[0].data == Doubles{-1, 2});
   // A branch that is not taken may hold anything.
-  const GraphData unknown = branch("NonMaxSuppression", "x", "");
+  const GraphData unknown = branch("StringNormalizer", "x", "");
   CHECK(run_model(model("yes", unknown), {}, {{1, 2}})[0].data == Doubles{-1, -2});
   CHECK(reason(model("negative", unknown)) == graph::Refusal::kOperator);
   CHECK(reason(model("negative", branch("Concat", "x", "x"))) != graph::Refusal::kOperator);
