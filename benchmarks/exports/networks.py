@@ -169,7 +169,7 @@ LANGUAGE = {
     "roberta": ("Roberta", "Model", SMALL),
     "roformer": ("RoFormer", "Model", SMALL),
     "squeezebert": ("SqueezeBert", "Model", {**SMALL, "embedding_size": 64}),
-    "stablelm": ("StableLm", "ForCausalLM", {**SMALL, "hidden_size": 128}),
+    "stablelm": ("StableLm", "ForCausalLM", {**SMALL, "hidden_size": 128, "num_key_value_heads": 4}),
     "t5_encoder": ("T5", "EncoderModel", {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_kv": 16, "d_ff": 128,
                                          "vocab_size": 200}),
     "xlm_roberta": ("XLMRoberta", "Model", SMALL),
@@ -232,6 +232,7 @@ for network in PICTURES:
 def whisper_encoder():
     import transformers
     config = transformers.WhisperConfig(d_model=64, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=128,
+                                        decoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=128,
                                         max_source_positions=50, vocab_size=200, pad_token_id=0, bos_token_id=1, eos_token_id=2,
                                         decoder_start_token_id=1)
     config._attn_implementation = "eager"

@@ -1,6 +1,7 @@
 #include "tcc/driver/run.h"
 
 #include "cli/command.h"
+#include "cli/denormals.h"
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
@@ -17,6 +18,7 @@ struct RunArguments {
   std::string inputs_npz, output;
   bool random = false;
   uint64_t seed = 1;
+  std::string denormals = "flush";
 };
 
 void declare(Options& options, RunArguments& a) {
@@ -27,6 +29,7 @@ void declare(Options& options, RunArguments& a) {
   options.option("--seed", a.seed, "Of the random numbers").show_default();
   options.option("-o,--output", a.output, "All outputs, by name, into one file").value("FILE.npz");
   options.list("--save", a.saves, "One output, as NAME=FILE.npy or .pb; may be repeated").value("NAME=FILE");
+  add_denormals(options, a.denormals);
   add_library(options, a.library);
 }
 
@@ -45,6 +48,7 @@ Result<int> run_library(const RunArguments& a) {
   TCC_TRY(options.sizes, library_sizes(a.library.model));
   options.threads = static_cast<int>(a.library.threads);
   options.cuda_driver = a.library.target.cuda_driver;
+  options.keep_denormals = a.denormals == "keep";
   options.archive = a.output;
   TCC_TRY(LibraryOnDisk library, find_library(a.library, a.common.quiet));
   TCC_TRY(driver::RunReport report, driver::run_library(library.path, options));

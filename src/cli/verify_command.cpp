@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "cli/command.h"
+#include "cli/denormals.h"
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
@@ -41,6 +42,7 @@ void declare(Options& options, VerifyArguments& a) {
   options.option("--python", a.python, "Of --against: an interpreter that has the modules onnxruntime and numpy")
       .value("FILE")
       .show_default();
+  add_denormals(options, a.denormals);
   options.flag("--emulate", a.emulate,
                "Without a GPU: run the PTX of the kernels for --target instruction by instruction, task by task, with "
                "checks for races and memory errors. Of very large tasks some blocks only; exit status 3: some tasks "
@@ -101,6 +103,7 @@ Result<driver::VerifyOptions> options_of(const VerifyArguments& a) {
   if (a.tolerance > 0) options.tolerance = a.tolerance;
   options.threads = static_cast<int>(a.library.threads);
   options.cuda_driver = a.library.target.cuda_driver;
+  options.keep_denormals = a.denormals == "keep";
   return options;
 }
 

@@ -15,6 +15,7 @@ struct VerifyArguments {
   std::vector<std::string> seeds, ranges;  // NAME=7, NAME=-1:1
   std::string inputs, expected;            // .npz
   std::string against, python = "python3";
+  std::string denormals = "flush";
   bool emulate = false;
 };
 

@@ -119,7 +119,9 @@ Result<RunReport> run_library(const std::string& library, const RunOptions& opti
   for (const TensorSpec& spec : loaded->outputs()) outputs.emplace_back(static_cast<size_t>(spec.bytes));
   for (auto& bytes : outputs) output_pointers.push_back(bytes.data());
 
-  TCC_TRY(auto context, loaded->create_context({.threads = options.threads, .cuda_driver = options.cuda_driver}));
+  TCC_TRY(auto context, loaded->create_context({.threads = options.threads,
+                                                .keep_denormals = options.keep_denormals,
+                                                .cuda_driver = options.cuda_driver}));
   Stopwatch watch;
   TCC_TRY_VOID(context->run(input_pointers, output_pointers));
   report.seconds = watch.seconds();

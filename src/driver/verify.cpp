@@ -342,7 +342,9 @@ Result<VerifyReport> verify_at(const std::string& library, const VerifyOptions& 
   std::unique_ptr<TemporaryDirectory> scratch;
   std::string expected_file = options.expected;
   {
-    TCC_TRY(auto context, loaded->create_context({.threads = options.threads, .cuda_driver = options.cuda_driver}));
+    TCC_TRY(auto context, loaded->create_context({.threads = options.threads,
+                                                  .keep_denormals = options.keep_denormals,
+                                                  .cuda_driver = options.cuda_driver}));
     TCC_TRY(Inputs inputs, make_inputs(graph, loaded->inputs(), options, false));
     Stopwatch watch;
     const auto reference = [&] { return run_reference(graph, inputs, rounding, options); };

@@ -207,6 +207,7 @@ Result<std::unique_ptr<ModelContext>> LoadedModel::create_context(const ContextO
   create.threads = options.threads;
   create.spin_us = options.spin_us;
   create.flags = options.pin ? static_cast<uint32_t>(TCC_CREATE_PIN_THREADS) : 0;
+  if (options.keep_denormals) create.flags |= TCC_CREATE_KEEP_DENORMALS;
   if (on_gpu()) {
     if (options.host_tensors) create.flags |= TCC_CREATE_HOST_TENSORS;
     if (!options.cuda_driver.empty()) create.cuda_driver = options.cuda_driver.c_str();

@@ -31,8 +31,8 @@ static tcc_status read_options(const tcc_create_options* given, tcc_create_optio
                        "create options: struct_size is %u; set it to sizeof(tcc_create_options)", given->struct_size);
   }
   memcpy(options, given, given->struct_size < sizeof *options ? given->struct_size : sizeof *options);
-  const uint32_t known =
-      TCC_CREATE_PIN_THREADS | TCC_CREATE_NO_WORKSPACE | TCC_CREATE_HOST_TENSORS | TCC_CREATE_ON_DEVICE;
+  const uint32_t known = TCC_CREATE_PIN_THREADS | TCC_CREATE_NO_WORKSPACE | TCC_CREATE_HOST_TENSORS |
+                         TCC_CREATE_ON_DEVICE | TCC_CREATE_KEEP_DENORMALS;
   if (options->flags & ~known) {
     return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "create options: unknown flags 0x%x", options->flags & ~known);
   }
@@ -57,6 +57,10 @@ static tcc_status fill_context(tcc_context* context, const tcc_create_options* o
   if (!context->buffers || !context->sizes) return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a context");
   context->inputs = context->buffers + most_buffers(plan);
   context->outputs = context->inputs + plan->info.num_inputs + plan->info.num_dims;
+  if (plan->gpu && (options->flags & TCC_CREATE_KEEP_DENORMALS)) {
+    return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT,
+                       "create options: TCC_CREATE_KEEP_DENORMALS is for models on a CPU; leave it out");
+  }
   if (plan->gpu) return plan->gpu->ops->create(context, options);
   if (plan->info.workspace_bytes > 0 && !(options->flags & TCC_CREATE_NO_WORKSPACE)) {
     context->workspace = tcc_rt_allocate_workspace(plan);
@@ -65,8 +69,10 @@ static tcc_status fill_context(tcc_context* context, const tcc_create_options* o
                          (unsigned long long)plan->info.workspace_bytes);
     }
   }
-  return tcc_rt_pool_create(options->threads, options->spin_us, (options->flags & TCC_CREATE_PIN_THREADS) != 0,
-                            &context->pool);
+  const tcc_status status = tcc_rt_pool_create(options->threads, options->spin_us,
+                                               (options->flags & TCC_CREATE_PIN_THREADS) != 0, &context->pool);
+  if (status == TCC_OK && (options->flags & TCC_CREATE_KEEP_DENORMALS)) tcc_rt_pool_keep_denormals(context->pool);
+  return status;
 }
 
 tcc_status tcc_rt_context_create(const tcc_rt_plan* plan, const tcc_create_options* given, tcc_context** out) {

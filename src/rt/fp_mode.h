@@ -13,6 +13,10 @@ static inline void tcc_rt_fp_set(uint32_t mode) {
 static inline uint32_t tcc_rt_fp_kernel_mode(void) {
   return 0x1f80u | 0x8000u /* FTZ */ | 0x0040u /* DAZ */;
 }
+// The same for contexts that keep denormals.
+static inline uint32_t tcc_rt_fp_exact_mode(void) {
+  return 0x1f80u;
+}
 #elif defined(__aarch64__)
 static inline uint32_t tcc_rt_fp_get(void) {
   uint64_t mode;
@@ -24,6 +28,9 @@ static inline void tcc_rt_fp_set(uint32_t mode) {
 }
 static inline uint32_t tcc_rt_fp_kernel_mode(void) {
   return 1u << 24 /* FZ */;
+}
+static inline uint32_t tcc_rt_fp_exact_mode(void) {
+  return 0;
 }
 #else
 #error "rt knows the floating-point control register of x86-64 and aarch64 only"

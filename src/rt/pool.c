@@ -42,6 +42,7 @@ struct tcc_rt_pool {
   void* const* buffers;
   int64_t extent;
   int32_t parts;
+  uint32_t mode;  // of the floating-point unit while kernels run
 
   int32_t caller_at;  // the CPU that the launch was posted from; -1: not known
 
@@ -121,7 +122,8 @@ static void leave_cpu_of_caller(worker* self) {
 static void* worker_main(void* argument) {
   worker* self = argument;
   tcc_rt_pool* pool = self->pool;
-  tcc_rt_fp_set(tcc_rt_fp_kernel_mode());
+  uint32_t mode = tcc_rt_fp_kernel_mode();
+  tcc_rt_fp_set(mode);
   uint32_t seen = 0;
   for (;;) {
     while (!spin_while_equal(&self->sequence, seen, pool->spin_ns)) {
@@ -132,6 +134,10 @@ static void* worker_main(void* argument) {
     ++seen;
     if (atomic_load(&pool->stop)) return NULL;
     if (pool->moves) leave_cpu_of_caller(self);
+    if (mode != pool->mode) {
+      mode = pool->mode;
+      tcc_rt_fp_set(mode);
+    }
     run_part(pool, self->part);
     if (atomic_fetch_sub(&pool->pending, 1) == 1 && atomic_load(&pool->caller_sleeping)) {
       futex(&pool->pending, FUTEX_WAKE, 1);
@@ -166,7 +172,7 @@ tcc_status tcc_rt_pool_run(tcc_rt_pool* pool, tcc_rt_launch_fn fn, void* const* 
   }
   if (extent > 0) {
     const uint32_t saved_mode = tcc_rt_fp_get();
-    tcc_rt_fp_set(tcc_rt_fp_kernel_mode());
+    tcc_rt_fp_set(pool->mode);
     const int32_t parts = extent < pool->threads ? (int32_t)extent : pool->threads;
     if (parts == 1) {
       fn(buffers, 0, extent);
@@ -307,6 +313,7 @@ tcc_status tcc_rt_pool_create(int32_t threads, int32_t spin_us, int32_t pin, tcc
   const int32_t cpus = usable_cpus(sets);
   if (threads == 0) threads = cpus < 1 ? 1 : cpus > TCC_RT_MAX_THREADS ? TCC_RT_MAX_THREADS : cpus;
   pool->threads = threads;
+  pool->mode = tcc_rt_fp_kernel_mode();
   pool->caller_cpu = -1;
   pool->moves = !pin && threads <= cpus;
   pool->spin_ns = (spin_us == 0 ? TCC_RT_DEFAULT_SPIN_US : spin_us) * (int64_t)1000;
@@ -333,6 +340,10 @@ void tcc_rt_pool_destroy(tcc_rt_pool* pool) {
   free(pool->caller_before);
   free(pool->workers);
   free(pool);
+}
+
+void tcc_rt_pool_keep_denormals(tcc_rt_pool* pool) {
+  pool->mode = tcc_rt_fp_exact_mode();
 }
 
 int32_t tcc_rt_pool_threads(const tcc_rt_pool* pool) {

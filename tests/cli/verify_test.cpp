@@ -145,4 +145,15 @@ TEST_CASE("verify names results below the normal range that kernels flush", "[cl
   CHECK(Json::parse(json.out).at("outputs").at(0).at("flushed") == 2);
   save(box.path("normal.npz"), {{"x", {0, 1, -80, 2}}});
   CHECK_THAT(box.tcc({"verify", "exp.onnx", "--inputs", "normal.npz"}).out, !Contains("smallest normal"));
+  // Quotients below the normal range are kept where the caller asks for it.
+  spill(box.path("inverse.onnx"), chain_model({"Reciprocal"}));
+  save(box.path("large.npz"), {{"x", {1, 2, 2e38F, 3e38F}}});
+  const std::vector<std::string> verify{"verify", "inverse.onnx", "--inputs", "large.npz"};
+  CHECK_THAT(box.tcc(verify).out, Contains("2 values below the smallest normal number of f32 in the reference are 0"));
+  std::vector<std::string> keeping = verify;
+  keeping.insert(keeping.end(), {"--denormals", "keep"});
+  const Outcome kept = box.tcc(keeping);
+  INFO(kept.out << kept.err);
+  CHECK(kept.exit_code == 0);
+  CHECK_THAT(kept.out, !Contains("smallest normal"));
 }

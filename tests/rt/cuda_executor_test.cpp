@@ -318,6 +318,7 @@ TEST_CASE("the context is made on the device that is asked for") {
   REQUIRE(info.device == 1);
   tcc_rt_context_destroy(context);
   require_error(model.create(&context, TCC_CREATE_ON_DEVICE, 2), TCC_ERROR_DEVICE, "no CUDA device 2");
+  require_error(model.create(&context, TCC_CREATE_KEEP_DENORMALS, 0), TCC_ERROR_INVALID_ARGUMENT, "on a CPU");
   REQUIRE(context == nullptr);
   // Without being asked, where the caller is.
   tcc_cu_context second = nullptr;

@@ -69,6 +69,7 @@ struct VerifyOptions {
   std::string onnxruntime_python;               // a Python with ONNX Runtime, whose outputs are expected; "" = none
   std::optional<double> tolerance;              // of the output's scale; nullopt: bounds by element, see below
   int threads = 0;                              // 0 = all CPUs
+  bool keep_denormals = false;                  // of libraries for CPUs
   std::string cuda_driver;                      // of libraries for GPUs; "" = the system's
   std::function<void(const VerifyPlan&)> plan;  // called before the reference begins
   std::function<void(const VerifyProgress&)> progress;  // several times a second, by one thread at a time

@@ -18,6 +18,7 @@ struct RunOptions {
   bool random = false;  // inputs that are not given get seeded random numbers
   uint64_t seed = 1;
   int threads = 0;                               // 0 = all CPUs
+  bool keep_denormals = false;                   // of libraries for CPUs
   std::string cuda_driver;                       // of libraries for GPUs; "" = the system's
   std::map<std::string, std::string> out_files;  // output's name -> .npy or .pb
   std::string archive;                           // .npz of all outputs; "" = none

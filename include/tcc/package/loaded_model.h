@@ -57,6 +57,7 @@ class LoadedModel : public std::enable_shared_from_this<LoadedModel> {
     int threads = 0;  // 0: all CPUs
     int spin_us = 0;  // 0: rt's default
     bool pin = false;
+    bool keep_denormals = false;  // of models on a CPU
     // Of models on a GPU: whether run() takes host memory, and the driver's file, "" = the system's. They run on the
     // device of the current CUDA context, else on device 0.
     bool host_tensors = true;

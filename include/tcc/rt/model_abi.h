@@ -112,7 +112,10 @@ enum {
   TCC_CREATE_HOST_TENSORS = 4,
   // CUDA: on the device number `device`, in its primary context. Without it: in the CUDA context that is current in the
   // calling thread; where none is current, in the primary context of device 0.
-  TCC_CREATE_ON_DEVICE = 8
+  TCC_CREATE_ON_DEVICE = 8,
+  // CPU: sums, products, quotients and square roots below the smallest normal number are kept. Functions such as exp
+  // may still give 0 there. Without it such numbers become 0, which is faster where they occur.
+  TCC_CREATE_KEEP_DENORMALS = 16
 };
 
 // Zero-initialize, then set struct_size. Every 0 means the default.

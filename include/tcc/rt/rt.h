@@ -191,7 +191,8 @@ tcc_status tcc_rt_require_cpu(uint64_t needed);
 // --- pool ---------------------------------------------------------------------------------------------------------
 // Fork-join over `threads` threads, the caller's included; one thread means that no thread is made. Ranges are cut
 // statically, so which index runs with which others depends only on extent and threads. Workers wait awake for
-// spin_us, then sleep. Kernels run with denormals flushed and round-to-nearest on every thread.
+// spin_us, then sleep. Kernels run with round-to-nearest on every thread, and with denormals flushed unless the pool
+// keeps them.
 
 typedef struct tcc_rt_pool tcc_rt_pool;
 
@@ -200,6 +201,7 @@ typedef struct tcc_rt_pool tcc_rt_pool;
 // see tcc_rt_pool_pinned(). On failure *pool is NULL and no thread is left.
 tcc_status tcc_rt_pool_create(int32_t threads, int32_t spin_us, int32_t pin, tcc_rt_pool** pool);
 void tcc_rt_pool_destroy(tcc_rt_pool* pool);
+void tcc_rt_pool_keep_denormals(tcc_rt_pool* pool);  // while nothing runs
 int32_t tcc_rt_pool_threads(const tcc_rt_pool* pool);
 int32_t tcc_rt_pool_pinned(const tcc_rt_pool* pool);
 
