@@ -1,13 +1,12 @@
 #include "tcc/driver/records.h"
 
-#include <ctime>
-
 #include "cli/command.h"
 #include "cli/db_command.h"
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "cli/text_table.h"
+#include "tcc/driver/history.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
@@ -16,7 +15,7 @@ namespace {
 
 using record::Store;
 
-const std::vector<std::string> kDbActions = {"stats", "show", "merge", "prune", "export", "import"};
+const std::vector<std::string> kDbActions = {"stats", "show", "diff", "merge", "prune", "export", "import"};
 
 struct DbArguments {
   Common common;
@@ -27,9 +26,10 @@ struct DbArguments {
 };
 
 void declare(Options& options, DbArguments& a) {
-  options.option("ACTION", a.action, "stats, show, merge, prune, export or import").words(kDbActions).required();
+  options.option("ACTION", a.action, "stats, show, diff, merge, prune, export or import").words(kDbActions).required();
   options.list("FILES", a.files,
-               "The records [those of --db]; for import, the text; for show, the number of a record of --db");
+               "The records [those of --db]; for import, the text; for show, the number of a record of --db; for diff, "
+               "two stores");
   options.option("-o,--output", a.output, "The file to write").value("FILE");
   options.option("--keep", a.keep, "prune: the fastest programs to keep of each task, target and number of threads")
       .positive()
@@ -37,16 +37,10 @@ void declare(Options& options, DbArguments& a) {
   add_db(options, a.records);
 }
 
-Result<Json> store_json(const std::string& path);  // what `stats` says of a file
+// Of speed: two measurements of one program differ by less, as a rule.
+constexpr double kNotable = 0.03;
 
-std::string day(int64_t unix_time) {
-  const std::time_t time = unix_time;
-  std::tm parts{};
-  char text[32] = {};
-  gmtime_r(&time, &parts);
-  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
-  return text;
-}
+Result<Json> store_json(const std::string& path);  // what `stats` says of a file
 
 // The records to read: those named, or those of --db.
 Result<std::vector<std::string>> sources(const DbArguments& a) {
@@ -89,10 +83,72 @@ Result<int> show_record(const DbArguments& a) {
   if (!r.failure.empty()) rows.push_back({"failure", r.failure});
   if (!r.gate.empty())
     rows.push_back({"checked", fmt::format("{}, largest error {:.2g} of what is allowed", r.gate, r.max_error)});
-  rows.push_back({"made by", fmt::format("tcc {} on {}", r.tool_version, day(r.unix_time))});
+  rows.push_back({"made by", fmt::format("tcc {} on {}", r.tool_version, format_day(r.unix_time))});
   const std::string schedule = driver::record_schedule(r);
   print(format_rows(rows, 2) + "\n-- its schedule\n");
   return print_exact(schedule.empty() ? "# none: the plain loops\n" : schedule);
+}
+
+// A task that one of two stores lacks, or has no valid program of.
+std::string seconds_or(double seconds, int64_t records) {
+  return seconds > 0 ? format_seconds(seconds) : records > 0 ? "failed" : "-";
+}
+
+// The best programs of two stores beside each other: what the second one gained or lost.
+Result<int> diff(const DbArguments& a) {
+  if (a.files.size() != 2)
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("tcc db diff takes two stores of records, not {}", a.files.size()),
+                      "tcc db diff yesterday.db today.db");
+  TCC_TRY_VOID(sources(a));
+  TCC_TRY(const auto before, Store::open(a.files[0], Store::Mode::kReadOnly));
+  TCC_TRY(const auto after, Store::open(a.files[1], Store::Mode::kReadOnly));
+  TCC_TRY(const driver::StoreChange change, driver::compare_stores(*before, *after));
+  int64_t faster = 0, slower = 0, only_a = 0, only_b = 0;
+  Json tasks = Json::array();
+  TextTable table({text_column("key", 0, 4),
+                   text_column("workload", 24),
+                   text_column("target", 0, 2),
+                   {"threads", 3},
+                   {"before"},
+                   {"after"},
+                   {"speed"},
+                   text_column("program", 0, 1)});
+  for (const driver::TaskChange& t : change.tasks) {
+    const bool has_a = t.seconds_a > 0, has_b = t.seconds_b > 0;
+    const double speed = has_a && has_b ? t.seconds_a / t.seconds_b : 0;
+    if (speed > 1 + kNotable) ++faster;
+    if (speed > 0 && speed < 1 / (1 + kNotable)) ++slower;
+    if (has_a && !has_b) ++only_a;
+    if (has_b && !has_a) ++only_b;
+    Json one =
+        TCC_JSON(t, key, workload, target, platform, threads, records_a, records_b, seconds_a, seconds_b, same_program);
+    if (speed > 0) one["speed"] = speed;
+    tasks.push_back(std::move(one));
+    table.add({t.key, t.workload, t.target, std::to_string(t.threads), seconds_or(t.seconds_a, t.records_a),
+               seconds_or(t.seconds_b, t.records_b), speed > 0 ? fmt::format("{:.3f}x", speed) : "-",
+               !has_a || !has_b ? ""
+               : t.same_program ? "same"
+                                : "other"});
+  }
+  if (a.common.json)
+    return print_json({{"files", a.files},
+                       {"tasks", tasks},
+                       {"both", change.both},
+                       {"faster", faster},
+                       {"slower", slower},
+                       {"only_a", only_a},
+                       {"only_b", only_b},
+                       {"speed", change.both > 0 ? Json(change.speed) : Json()}});
+  std::string text = table.text();
+  if (change.both > 0)
+    text +=
+        fmt::format("{} in both: {:.3f}x the speed in the geometric mean; {} faster, {} slower by more than {:g}%\n",
+                    plural(change.both, "task"), change.speed, faster, slower, 100 * kNotable);
+  if (only_a > 0) text += fmt::format("{} only in {}\n", plural(only_a, "task"), sanitize(a.files[0]));
+  if (only_b > 0) text += fmt::format("{} only in {}\n", plural(only_b, "task"), sanitize(a.files[1]));
+  if (change.tasks.empty()) text = "neither store has records\n";
+  return print(text);
 }
 
 Result<void> need_output(const DbArguments& a, bool fresh) {
@@ -180,6 +236,7 @@ Result<int> db(const DbArguments& a) {
     return kOk;
   }
   if (a.action == "show") return show_record(a);
+  if (a.action == "diff") return diff(a);
   if (a.action == "merge") return merge(a);
   if (a.action == "prune") return prune(a);
   if (a.action == "export") return export_text(a);
@@ -187,7 +244,7 @@ Result<int> db(const DbArguments& a) {
   const std::string near = suggest(a.action, kDbActions);
   return make_error(
       ErrorClass::kUsage,
-      fmt::format("tcc db: expected stats, show, merge, prune, export or import, not '{}'", sanitize(a.action)),
+      fmt::format("tcc db: expected stats, show, diff, merge, prune, export or import, not '{}'", sanitize(a.action)),
       near.empty() ? "`tcc db --help` shows examples" : near);
 }
 
@@ -216,7 +273,7 @@ Result<int> print_store(const Common& common, const std::string& path) {
   TCC_TRY(auto store, Store::open(path, Store::Mode::kReadOnly));
   TCC_TRY(driver::StoreSummary s, driver::summarise_store(*store));
   std::string text = fmt::format("{}: {}", sanitize(s.path), plural(s.records, "record"));
-  if (s.records > 0) text += fmt::format(" from {} to {}", day(s.oldest), day(s.newest));
+  if (s.records > 0) text += fmt::format(" from {} to {}", format_day(s.oldest), format_day(s.newest));
   text += "\n";
   for (const auto& [status, count] : s.by_status) text += fmt::format("  {} {}\n", count, status);
   for (const auto& [platform, count] : s.by_platform)
@@ -247,6 +304,7 @@ Command db_command() {
   return make_command("db", "Look after tuning records",
                       "  tcc db stats\n"
                       "  tcc db show 17\n"
+                      "  tcc db diff yesterday.db today.db\n"
                       "  tcc db merge here.db there.db -o all.db\n"
                       "  tcc db prune all.db --keep 8 -o small.db\n"
                       "  tcc db export small.db -o records.jsonl\n"

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -169,6 +170,27 @@ std::string format_elapsed(double seconds) {
   auto s = static_cast<int64_t>(seconds + 0.5);
   if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
   return fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+namespace {
+
+std::string format_utc(int64_t unix_time, const char* format) {
+  const std::time_t time = unix_time;
+  std::tm parts{};
+  char text[32] = {};
+  gmtime_r(&time, &parts);
+  std::strftime(text, sizeof text, format, &parts);
+  return text;
+}
+
+}  // namespace
+
+std::string format_day(int64_t unix_time) {
+  return format_utc(unix_time, "%Y-%m-%d");
+}
+
+std::string format_minute(int64_t unix_time) {
+  return format_utc(unix_time, "%Y-%m-%d %H:%M");
 }
 
 std::string plural(int64_t count, const std::string& noun) {

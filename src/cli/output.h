@@ -55,6 +55,8 @@ std::string disturbed_legend(bool any);
 std::string format_gflops(double flops, double seconds);     // "-" when unknown
 std::string format_ratio(double slow, double fast);          // "12.3x"
 std::string format_elapsed(double seconds);                  // "1:02", "1:02:03"
+std::string format_day(int64_t unix_time);                   // "2026-11-26", UTC
+std::string format_minute(int64_t unix_time);                // "2026-11-26 14:05", UTC
 std::string plural(int64_t count, const std::string& noun);  // "1 task", "2 tasks"
 
 }  // namespace tcc::cli

@@ -43,7 +43,11 @@ Result<Json> model_data(const ReportArguments& a) {
   ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
   TCC_TRY(const auto tasks, driver::report_program(open.program, open.records.all, open.target, threads,
                                                    &open.model.source, rates, &pool));
-  return model_page({a.model.model, open, tasks, rates, threads});
+  driver::History history;
+  if (open.records.all != nullptr) {
+    TCC_TRY(history, driver::tuning_history(open.program, *open.records.all, open.target, threads));
+  }
+  return model_page({a.model.model, open, tasks, history, rates, threads});
 }
 
 Result<Json> read_metadata(const std::string& library) {

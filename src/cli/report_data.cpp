@@ -1,7 +1,6 @@
 #include "cli/report_data.h"
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 
 #include "cli/explain_json.h"
@@ -46,12 +45,7 @@ Json roofs_json(const target::Target& target, const driver::MachineFacts* facts)
 }
 
 std::string now_text() {
-  const auto now = static_cast<std::time_t>(Clock::system().unix_seconds());
-  std::tm parts{};
-  char text[32] = {};
-  gmtime_r(&now, &parts);
-  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
-  return text;
+  return format_minute(static_cast<int64_t>(Clock::system().unix_seconds())) + " UTC";
 }
 
 Json page_json(const char* kind, const std::string& title, const std::string& subtitle) {
@@ -187,6 +181,16 @@ Json model_page(const ModelOnPage& p) {
                                     p.tasks.size(), target.name, plural(p.threads, "thread")));
   page["tasks"] = Json::array();
   for (const driver::ReportedTask& t : p.tasks) page["tasks"].push_back(reported_task_json(t));
+  page["runs"] = Json::array();
+  for (const driver::TuningRun& r : p.history.runs)
+    page["runs"].push_back({{"began", r.begin},
+                            {"seconds", r.end - r.begin},
+                            {"trials", r.records},
+                            {"tasks", r.tasks},
+                            {"model_seconds", r.seconds},
+                            {"tool_version", r.version},
+                            {"platform", r.platform},
+                            {"phases", r.phases}});
   page["roofs"] = roofs_json(target, p.facts);
   page["predictions"] = kPredictions;
   page["provenance"] = Json::array({row("model", p.name), row("hash of the model", p.open.model.hash),

@@ -6,6 +6,7 @@
 
 #include "cli/json.h"
 #include "cli/lookup.h"
+#include "tcc/driver/history.h"
 #include "tcc/driver/machine_facts.h"
 #include "tcc/driver/report.h"
 
@@ -15,6 +16,7 @@ struct ModelOnPage {
   std::string name;  // as the command line gave it
   const OpenTasks& open;
   const std::vector<driver::ReportedTask>& tasks;
+  const driver::History& history;
   const driver::MachineFacts* facts;  // of the machine that runs the target; nullptr: nominal rates
   int64_t threads;
 };

@@ -17,6 +17,7 @@
   ROW(show)       \
   ROW(explain)    \
   ROW(inspect)    \
+  ROW(history)    \
   ROW(report)     \
   ROW(targets)    \
   ROW(doctor)     \

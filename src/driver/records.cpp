@@ -101,7 +101,8 @@ Result<StoreSummary> summarise_store(const record::Store& store) {
   for (auto& [key, task] : tasks) {
     for (uint64_t machine : features[task.target]) {
       TCC_TRY(auto best, store.confirmed_best(std::get<1>(key), {machine, task.platform}, task.threads));
-      if (best && (task.best_seconds == 0 || best->median < task.best_seconds)) task.best_seconds = best->median;
+      if (best && (task.best_seconds == 0 || best->median < task.best_seconds))
+        task.best_seconds = best->median, task.best_program = best->nest_hash;
     }
     summary.tasks.push_back(std::move(task));
   }

@@ -14,6 +14,7 @@
 #include "tcc/cost/network_model.h"
 #include "tcc/cost/shipped_checkpoints.h"
 #include "tcc/driver/explain.h"
+#include "tcc/driver/history.h"
 #include "tcc/driver/show.h"
 #include "tcc/measure/simulated.h"
 #include "tcc/record/disturbed.h"
@@ -377,6 +378,7 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
     TCC_TRY(const LibraryTime library, begin_with_library(program, store, request, pool));
     TCC_TRY(TuneReport report, predict(program, store, request, kMaxFinalists));
     count_library(report, library.seconds);
+    TCC_TRY_VOID(record_phases(program, report.phases, report.seconds, store));
     report.notes.insert(report.notes.begin(), fmt::format("nothing is measured: {}", machine.error().message));
     if (!machine.error().hint.empty()) report.notes.front() += "; " + machine.error().hint;
     return report;
@@ -398,6 +400,7 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   TCC_TRY(TuneReport report,
           search_tasks(program, store, request, environment, baselines ? &*baselines : nullptr, library));
   count_library(report, library.seconds);
+  TCC_TRY_VOID(record_phases(program, report.phases, report.seconds, store));
   report.notes = (*machine)->notes();
   if (!first.empty()) report.notes.push_back(first);
   TCC_TRY(std::string note, checkpoint_note(request, (*machine)->name));

@@ -128,7 +128,7 @@ const std::vector<Message> kMessages = {
     {"bench zoo:mlp --record 3 --task 1", 2, "--record", "names a task", "--task", "leave --record or --task out"},
     {"ops Cov", 1, "operator", "tcc reads no operator", "'Cov'", "did you mean 'Conv'"},
     {"--foo", 2, "tcc", "has no option '--foo'", "a command comes first", "commands are tune, build"},
-    {"db stat", 2, "tcc db", "stats, show, merge, prune, export or import", "not 'stat'", "did you mean 'stats'"},
+    {"db stat", 2, "tcc db", "stats, show, diff, merge, prune, export or import", "not 'stat'", "did you mean 'stats'"},
     {"db merge a.db", 2, "tcc db merge", "needs -o FILE", "the file to write", "-o all.db"},
     {"db import", 2, "tcc db import", "needs FILES", "the text of records", "tcc db export"},
     {"dataset stat", 2, "tcc dataset", "collect, stats, split, export, import, merge or pack", "not 'stat'",

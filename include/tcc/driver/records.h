@@ -15,7 +15,8 @@ struct TaskRecords {
   std::string platform;  // of the machines that measured; "" = not known
   int64_t threads = 0;
   int64_t records = 0;
-  double best_seconds = 0;  // 0 = none is valid
+  double best_seconds = 0;    // 0 = none is valid
+  uint64_t best_program = 0;  // record::Record::nest_hash of that one
 };
 struct StoreSummary {
   std::string path;
