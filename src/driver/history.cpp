@@ -83,7 +83,7 @@ class Runs {
 
 // --- phases: a row of the store for each list of tasks
 
-using Json = nlohmann::json;
+using PlainRows = nlohmann::json;
 
 std::string phases_row(const Program& program) {
   uint64_t hash = 0;
@@ -92,27 +92,27 @@ std::string phases_row(const Program& program) {
 }
 
 // An array of objects with "end" and "seconds", and a number for each phase; whatever else was stored counts as none.
-Result<Json> load_phases(const Program& program, const record::Database& store) {
+Result<PlainRows> load_phases(const Program& program, const record::Database& store) {
   TCC_TRY(const std::optional<std::string> text, store.load_session(phases_row(program)));
-  Json rows = text ? Json::parse(*text, nullptr, false) : Json::array();
-  return rows.is_array() ? rows : Json::array();
+  PlainRows rows = text ? PlainRows::parse(*text, nullptr, false) : PlainRows::array();
+  return rows.is_array() ? rows : PlainRows::array();
 }
 
-double number_in(const Json& row, const char* name) {
+double stored_number(const PlainRows& row, const char* name) {
   const auto found = row.is_object() ? row.find(name) : row.end();
   return row.is_object() && found != row.end() && found->is_number() ? found->get<double>() : 0;
 }
 
 // Adds each kept run's phases to the run of the history that it was a part of.
-void add_phases(const Json& rows, std::vector<TuningRun>& runs) {
-  for (const Json& row : rows) {
-    const double end = number_in(row, "end"), begin = end - number_in(row, "seconds") - 1;
+void add_phases(const PlainRows& rows, std::vector<TuningRun>& runs) {
+  for (const PlainRows& row : rows) {
+    const double end = stored_number(row, "end"), begin = end - stored_number(row, "seconds") - 1;
     const auto same = std::find_if(runs.begin(), runs.end(), [&](const TuningRun& r) {
       return static_cast<double>(r.begin) <= end + 1 && begin <= static_cast<double>(r.end);
     });
     if (same == runs.end()) continue;
 #define TCC_X(phase) \
-  if (number_in(row, #phase) > 0) same->phases[#phase] += number_in(row, #phase);
+  if (stored_number(row, #phase) > 0) same->phases[#phase] += stored_number(row, #phase);
     TCC_SEARCH_PHASES(TCC_X)
 #undef TCC_X
   }
@@ -122,14 +122,14 @@ void add_phases(const Json& rows, std::vector<TuningRun>& runs) {
 
 Result<void> record_phases(const Program& program, const search::PhaseSeconds& phases, double seconds,
                            record::Store& store) {
-  TCC_TRY(Json rows, load_phases(program, store));
-  Json row = {{"end", Clock::system().unix_seconds()}, {"seconds", seconds}};
+  TCC_TRY(PlainRows rows, load_phases(program, store));
+  PlainRows row = {{"end", Clock::system().unix_seconds()}, {"seconds", seconds}};
 #define TCC_X(phase) row[#phase] = phases.phase;
   TCC_SEARCH_PHASES(TCC_X)
 #undef TCC_X
   rows.push_back(std::move(row));
   if (rows.size() > kKeptRuns) rows.erase(rows.begin(), rows.end() - static_cast<int64_t>(kKeptRuns));
-  return store.save_session(phases_row(program), rows.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return store.save_session(phases_row(program), rows.dump(-1, ' ', false, PlainRows::error_handler_t::replace));
 }
 
 Result<History> tuning_history(const Program& program, const record::Database& store, const target::Target& target,
@@ -153,7 +153,7 @@ Result<History> tuning_history(const Program& program, const record::Database& s
     runs.add(e, improves);
   }
   history.runs = runs.finish();
-  TCC_TRY(const Json phases, load_phases(program, store));
+  TCC_TRY(const PlainRows phases, load_phases(program, store));
   add_phases(phases, history.runs);
   return history;
 }
