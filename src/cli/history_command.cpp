@@ -51,7 +51,7 @@ std::string reached(const driver::TuningRun& r, size_t tasks) {
 
 std::string runs_text(const driver::History& history) {
   TextTable table({text_column("began", 0),
-                   {"minutes", 2},
+                   {"took", 2},
                    {"trials"},
                    {"failed", 3},
                    {"tasks", 4},

@@ -39,7 +39,7 @@ TEST_CASE("history tells of each run of tuning, db diff of two stores", "[cli]")
   CHECK_THAT(box.tcc(with(history, {"--task", "0", "--curve", "gain.svg"})).out, Contains("GFLOP/s"));
   CHECK_THAT(slurp(box.path("gain.svg")), Contains("<svg") && Contains("milliseconds"));
   CHECK_THAT(box.tcc({"history", "zoo:mlp", "--threads", "2", "--db", "a.db"}).out, Contains("no records of zoo:mlp"));
-  check_error(box.tcc(with(history, {"--task", "nine"})), 1, "nine");
+  check_error(box.tcc(with(history, {"--task", "nine"})), 2, "nine");
 
   const Json change = Json::parse(box.tcc({"db", "diff", "a.db", "b.db", "--json"}).out);
   CHECK(change.at("tasks").size() == 3);
