@@ -18,6 +18,14 @@ namespace {
 constexpr int kMaxListEntries = 1'000'000;
 constexpr int64_t kMaxFoldedFloats = 1024;
 constexpr int64_t kMaxFoldedBytes = int64_t{1} << 28;  // in all; then nodes stay, which `optimize` may fold
+
+// Of operators that give as many elements as the data say: the nearest form with a fixed number.
+const char* other_form(const std::string& op) {
+  if (op == "NonMaxSuppression") return "; or end the model at its boxes and scores, and suppress outside of it";
+  if (op == "NonZero" || op == "Compress") return "; or keep all elements, and choose among them with Where";
+  if (op == "Unique") return "; or keep all elements, in the order of TopK";
+  return "";
+}
 }  // namespace
 
 NodeContext::NodeContext(ImportState& state, const tcc_onnx::Node& proto, int64_t opset, Items inputs)
@@ -72,11 +80,12 @@ tl::unexpected<Error> NodeContext::refuse_run_time(size_t i, const char* what) c
       state_.to_freeze.insert(v.name);
     }
   }
-  return graph::refusal(Refusal::kRunTimeShape,
-                        fmt::format("{} (input {}, '{}') is computed at run time; it must be a constant", what, i,
-                                    sanitize(input_value(i).name)),
-                        fmt::format("fix the input{} it comes from: --freeze {}=@FILE.pb", names.size() == 1 ? "" : "s",
-                                    fmt::join(names, "=@FILE.pb --freeze ")));
+  return graph::refusal(
+      Refusal::kRunTimeShape,
+      fmt::format("{} (input {}, '{}') is computed at run time; it must be a constant", what, i,
+                  sanitize(input_value(i).name)),
+      fmt::format("fix the input{} it comes from: --freeze {}=@FILE.pb{}", names.size() == 1 ? "" : "s",
+                  fmt::join(names, "=@FILE.pb --freeze "), other_form(op())));
 }
 
 Result<const graph::Value*> NodeContext::known_input(size_t i, const char* what) const {

@@ -200,6 +200,15 @@ TEST_CASE("NonMaxSuppression of known boxes keeps the best of those that overlap
   CHECK(kept(3, 0.5, {}) == Doubles{0, 0, 3, 0, 0, 0, 0, 1, 2, 0, 1, 1});
   CHECK(kept(1, 0.5, {0.4}) == Doubles{0, 0, 3});
   CHECK(kept(2, 0.9, {0.7}) == Doubles{0, 0, 3, 0, 0, 0});
+  ModelWriter w("nms", 13);
+  w.input("boxes", {1, 4, 4});
+  w.input("scores", {1, 2, 4});
+  w.node("NonMaxSuppression", {"boxes", "scores"}, {"y"});
+  w.output("y", DType::kI64);
+  auto refused = import_text(w.finish());
+  REQUIRE(!refused);
+  CHECK(graph::refusal_of(refused.error()) == graph::Refusal::kRunTimeShape);
+  CHECK(refused.error().hint.find("end the model at its boxes") != std::string::npos);
 }
 
 TEST_CASE("a sequence at the begin of a model has as many elements as shapes are given for them") {
