@@ -63,6 +63,7 @@ const std::vector<Suite>& suites() {
       {"cpu-ops", "tuned operators beside oneDNN, OpenBLAS and ONNX Runtime (see tools/peers)", run_cpu_ops_suite},
       {"random-ops", "operators drawn at random, tuned, beside ONNX Runtime (see tools/peers); --keep: resumable",
        run_random_ops_suite},
+      {"fleet", "workers over NATS on the loopback: rates, the tuner's share, and a tuning among kills", run_fleet_suite},
       {"models", "tuned networks beside ONNX Runtime (see tools/peers)", run_models_suite},
       {"end-to-end", "networks tuned, built, verified and compared with ONNX Runtime's outputs; nothing is timed",
        run_end_to_end_suite},

@@ -56,11 +56,13 @@ tcc_room(measure LEVEL 7 ROOMS support rt ir target interp schedule lower simula
 
 tcc_room(backend LEVEL 8 ROOMS support target schedule features lower space codegen cost measure package)
 
+tcc_room(fleet LEVEL 9 ROOMS support ir target schedule lower record measure backend LIBS Threads::Threads nlohmann_json::nlohmann_json)
+
 tcc_room(search LEVEL 9 ROOMS support ir target task schedule lower codegen space construct cost record measure backend LIBS nlohmann_json::nlohmann_json)
 
-tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task schedule codegen record data nn features cost runtime emulation measure search package lower space backend LIBS nlohmann_json::nlohmann_json)
+tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task schedule codegen record data nn features cost runtime emulation measure search fleet package lower space backend LIBS nlohmann_json::nlohmann_json)
 
-tcc_room(cli LEVEL 11 ROOMS support backend driver LIBS CLI11::CLI11 nlohmann_json::nlohmann_json ${TCC_SPDLOG})
+tcc_room(cli LEVEL 11 ROOMS support backend fleet driver LIBS CLI11::CLI11 nlohmann_json::nlohmann_json ${TCC_SPDLOG})
 
 # --- room-specific build details -------------------------------------------------------------------------------
 include(embed)
@@ -76,4 +78,5 @@ include(rooms/runtime OPTIONAL)
 include(rooms/codegen_cuda OPTIONAL)
 include(rooms/measure OPTIONAL)
 include(rooms/driver OPTIONAL)
+include(rooms/fleet OPTIONAL)
 include(rooms/cli OPTIONAL)

@@ -46,6 +46,7 @@ Result<std::unique_ptr<Machine>> open(const target::Target& target, const OpenOp
   host.threads = static_cast<int>(options.threads);
   host.device = options.device;
   host.budget_seconds = options.budget_seconds;
+  host.sandbox = options.sandbox;
   host.compile_pool = options.compile_pool;
   auto machine = std::make_unique<Machine>();
   TCC_TRY(machine->measurer, measure::IsolatedHostMeasurer::create(host));

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "cli/command.h"
+#include "cli/fleet_arguments.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/lookup.h"
@@ -27,6 +28,7 @@ struct DatasetArguments {
   Common common;
   ModelArguments model;
   TargetArguments target;
+  FleetArguments fleet;
   std::string action, output, held_out, sampler = "random";
   std::string space = std::string(space::kDefaultSpace);
   std::vector<std::string> files, programs, without, tasks;
@@ -63,6 +65,7 @@ void declare(Options& options, DatasetArguments& a) {
   options.list("--without", a.without, "Leave out the tasks of this model; may be repeated").value("MODEL");
   add_space(options, a.space);
   options.option("--simulate", a.simulate, "Run programs on a simulated GPU of this seed").positive().value("SEED");
+  add_fleet(options, a.fleet, false);
   options.section("Split");
   options.option("--held-out", a.held_out, "The file for the tasks that are held out").value("FILE");
   options.option("--share", a.share, "Share of the tasks that is held out").show_default();
@@ -188,6 +191,7 @@ Result<driver::CollectRequest> collect_request(const DatasetArguments& a) {
   else if (!a.programs.empty())
     request.per_task = std::numeric_limits<int64_t>::max();
   request.cuda_driver = a.target.cuda_driver;
+  TCC_TRY(request.fleet, fleet_request(a.fleet, a.common.quiet));
   const std::string folder = cache_folder();
   if (a.simulate == 0 && !folder.empty() && backend::backend_of(request.target).runs_on_host(request.target)) {
     TCC_TRY(const driver::MachineFacts facts, driver::machine_facts({folder, false, driver::kBriefProbe}));

@@ -24,6 +24,7 @@
   ROW(db)         \
   ROW(dataset)    \
   ROW(model)      \
+  ROW(fleet)      \
   ROW(ops)        \
   ROW(zoo)        \
   ROW(completion) \

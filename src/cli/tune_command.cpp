@@ -99,6 +99,10 @@ Result<int> tune(const TuneArguments& a) {
         fmt::format("--baseline: expected a CPU as target, found '{}', where unscheduled loops do not run",
                     sanitize(target.name)),
         "leave --baseline out");
+  if (a.baseline && !a.fleet.url.empty())
+    return make_error(ErrorClass::kUsage, "--baseline: expected this machine to measure, found --fleet",
+                      "leave --baseline or --fleet out");
+  TCC_TRY(std::optional<driver::FleetRequest> fleet, fleet_request(a.fleet, a.common.quiet));
   if (effort != driver::Effort::kConstruct)
     TCC_TRY_VOID(driver::check_tunable(target));  // before this machine is probed and a store is made
   TCC_TRY(std::string db, store_path(a.records.db));
@@ -106,6 +110,7 @@ Result<int> tune(const TuneArguments& a) {
   TCC_TRY(driver::Program program, driver::make_program(model, target));
   driver::TuneRequest request;
   request.target = target;
+  request.fleet = std::move(fleet);
   if (!a.tasks.empty()) {
     TCC_TRY(request.tasks, driver::parse_tasks(program, a.tasks));
   }

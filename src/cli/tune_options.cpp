@@ -167,6 +167,7 @@ void declare_tune(Options& options, TuneArguments& a) {
   options.flag("--strict-timing", a.strict_timing,
                "Exit status 6 where other programs disturbed the best time of a task, and it could not be taken again");
   options.flag("--fresh", a.fresh, "Start a new search instead of going on with an interrupted one");
+  add_fleet(options, a.fleet, true);
   add_target(options, a.target);
   add_cupti(options, a.cupti);
   add_threads(options, a.threads, "Threads that the measured programs run on [all]");
@@ -194,6 +195,7 @@ Result<void> check_effort(const TuneArguments& a, driver::Effort effort) {
       {a.baseline, "--baseline", nothing},
       {a.strict_timing, "--strict-timing", nothing},
       {a.fresh, "--fresh", nothing},
+      {!a.fleet.url.empty(), "--fleet", nothing},
       {a.simulate > 0, "--simulate", nothing}};
   for (const auto& [given, name, excluded] : kGiven)
     if (given && excluded)

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/arguments.h"
+#include "cli/fleet_arguments.h"
 #include "tcc/driver/tune.h"
 
 namespace tcc::cli {
@@ -29,6 +30,7 @@ struct TuneArguments : TaskArguments {
   std::string space = std::string(space::kDefaultSpace);
   std::string tasks;  // "list", or which
   std::string cupti;
+  FleetArguments fleet;
 };
 
 void declare_tune(Options& options, TuneArguments& a);

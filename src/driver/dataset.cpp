@@ -160,6 +160,19 @@ class Collector {
   const CollectLimit limit_{request_};
 };
 
+// On the workers of the request's fleet, which are machines of the same kind as this one.
+Result<CollectReport> on_fleet(const CollectRequest& request, data::Platform platform, ThreadPool& threads,
+                               const std::function<Result<CollectReport>(const CollectingPlatform&)>& collect) {
+  // The pool says what is measured already, so no answer of an earlier call is of use.
+  TCC_TRY(auto store, record::Store::open(":memory:"));
+  TCC_TRY(const std::string run, fleet_run(*store, request.target, request.threads, request.seed, false));
+  TCC_TRY(const std::unique_ptr<measure::Measurer> fleet,
+          open_fleet(*request.fleet, request.target, request.threads, run, request.stop, nullptr));
+  TCC_TRY(CollectReport report, collect({request, std::move(platform), *fleet, threads}));
+  for (std::string& text : fleet->notes()) report.notes.push_back(std::move(text));
+  return report;
+}
+
 }  // namespace
 
 Result<CollectReport> on_platform(const CollectRequest& given,
@@ -173,19 +186,21 @@ Result<CollectReport> on_platform(const CollectRequest& given,
     ThreadPool threads(static_cast<int>(host.cpu.threads));
     measure::SimulatedMeasurer measurer(request.target, &threads);
     platform.kind = record::Kind::kSimulated;
+    if (request.fleet) return on_fleet(request, platform, threads, collect);
     return collect({request, platform, measurer, threads});
   }
   TCC_TRY_VOID(backend.check_tunable(request.target));
   if (!backend.by_threads) request.threads = 1;
   ThreadPool threads(static_cast<int>(std::max<int64_t>(host.cpu.threads - backend.measuring_cores, 1)));
+  platform.threads = request.threads;
+  platform.target = with_rates(request.target, request.device);
+  if (request.fleet) return on_fleet(request, platform, threads, collect);
   TCC_TRY(auto machine, backend.open(request.target, {.threads = request.threads,
                                                       .device = request.device,
                                                       .cuda_driver = request.cuda_driver,
                                                       .cupti = request.cupti,
                                                       .compile_pool = &threads}));
   if (!machine->name.empty()) platform.name = machine->name;
-  platform.threads = request.threads;
-  platform.target = with_rates(request.target, request.device);
   TCC_TRY(CollectReport report, collect({request, platform, *machine->measurer, threads}));
   const std::vector<std::string> notes = machine->notes();
   report.notes.insert(report.notes.end(), notes.begin(), notes.end());

@@ -88,6 +88,9 @@ class ProgramCollector {
       }
       measure::Candidate& c = candidates.emplace_back();
       c.id = i, c.nest_hash = lowered[i].nest_hash, c.task = task, c.kernel = std::move(*lowered[i].kernel), c.run = 1;
+      schedule::Trace trace = group_.sketches[static_cast<size_t>(programs[i].sketch)];
+      trace.decisions = programs[i].decisions;
+      c.naive = group_.task.kernel, c.trace = schedule::trace_to_json(trace);
     }
     if (candidates.empty()) return {};
     TCC_TRY(const std::vector<measure::Measurement> measured, at_.measurer.measure(candidates));

@@ -14,6 +14,7 @@
 #include "tcc/cost/network_model.h"
 #include "tcc/cost/shipped_checkpoints.h"
 #include "tcc/driver/explain.h"
+#include "tcc/driver/fleet.h"
 #include "tcc/driver/history.h"
 #include "tcc/driver/show.h"
 #include "tcc/measure/simulated.h"
@@ -294,13 +295,37 @@ Result<std::string> checkpoint_note(const TuneRequest& request, const std::strin
   return cost::platform_note(stored.card, std::span(here).first(machine.empty() ? 1 : 2), name);
 }
 
+// The measurer of the request's fleet; nullptr: the request names none, or none is reached and this machine stands in.
+Result<std::unique_ptr<measure::Measurer>> fleet_measurer(record::Store& store, const TuneRequest& request,
+                                                          OpenLocal open_local) {
+  if (!request.fleet) return nullptr;
+  const search::TuneOptions& o = request.options;
+  TCC_TRY(const std::string run, fleet_run(store, request.target, o.threads, o.seed, o.resume));
+  auto opened = open_fleet(*request.fleet, request.target, o.threads, run, request.stop, std::move(open_local));
+  if (opened || !request.fleet->or_local || opened.error().cls != ErrorClass::kEnvironment) return opened;
+  if (request.fleet->note) request.fleet->note(opened.error().message + "; this machine measures instead");
+  return nullptr;
+}
+
+// A run that came to its end is not gone on with.
+Result<void> close_fleet(record::Store& store, const TuneRequest& request, const TuneReport& report) {
+  if (!request.fleet || report.stopped) return {};
+  return end_fleet_run(store, request.target, request.options.threads, request.options.seed);
+}
+
 // The same search on a simulated GPU.
 Result<TuneReport> simulate(const Program& program, record::Store& store, TuneRequest request) {
   request.options.threads = 1;
   ThreadPool pool(static_cast<int>(target::host_target().cpu.threads));
-  measure::SimulatedMeasurer measurer(request.target, &pool);
+  measure::SimulatedMeasurer local(request.target, &pool);
+  TCC_TRY(const std::unique_ptr<measure::Measurer> fleet,
+          fleet_measurer(store, request, [&]() -> Result<measure::Measurer*> { return &local; }));
+  measure::Measurer& measurer = fleet ? *fleet : local;
   TCC_TRY(TuneReport report, search_tasks(program, store, request, {.measurer = &measurer, .pool = &pool}, nullptr));
-  report.notes = measurer.notes();
+  TCC_TRY_VOID(close_fleet(store, request, report));
+  report.notes = local.notes();
+  if (fleet)
+    for (std::string& text : fleet->notes()) report.notes.push_back(std::move(text));
   TCC_TRY(std::string note, checkpoint_note(request, ""));
   if (!note.empty()) report.notes.push_back(std::move(note));
   return report;
@@ -367,11 +392,20 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   }
   const auto cores = target::host_target().cpu.threads - backend.measuring_cores;
   ThreadPool pool(static_cast<int>(std::max<int64_t>(cores, 1)));
-  auto machine = backend.open(request.target, {.threads = request.options.threads,
-                                               .device = request.device,
-                                               .cuda_driver = request.cuda_driver,
-                                               .cupti = request.cupti,
-                                               .compile_pool = &pool});
+  const auto open_machine = [&] {
+    return backend.open(request.target, {.threads = request.options.threads,
+                                         .device = request.device,
+                                         .cuda_driver = request.cuda_driver,
+                                         .cupti = request.cupti,
+                                         .compile_pool = &pool});
+  };
+  Result<std::unique_ptr<backend::Machine>> machine = std::unique_ptr<backend::Machine>();
+  TCC_TRY(const std::unique_ptr<measure::Measurer> fleet,
+          fleet_measurer(store, request, [&]() -> Result<measure::Measurer*> {
+            TCC_TRY(machine, open_machine());
+            return (*machine)->measurer.get();
+          }));
+  if (!fleet) machine = open_machine();
   if (!machine) {
     if (!backend.predicts || backend.is_this_machine(request.target))
       return tl::make_unexpected(std::move(machine).error());
@@ -393,7 +427,7 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
     TCC_TRY(const int64_t tasks, predict_first(program, store, request));
     if (tasks > 0) first = fmt::format("the search began with the analytical model's best for {} tasks", tasks);
   }
-  measure::Measurer& measurer = *(*machine)->measurer;
+  measure::Measurer& measurer = fleet ? *fleet : *(*machine)->measurer;
   std::optional<Baselines> baselines;
   if (request.baseline && backend.runs_unscheduled) baselines.emplace(measurer, store, request);
   search::Environment environment{.measurer = &measurer, .pool = &pool};
@@ -401,9 +435,10 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
           search_tasks(program, store, request, environment, baselines ? &*baselines : nullptr, library));
   count_library(report, library.seconds);
   TCC_TRY_VOID(record_phases(program, report.phases, report.seconds, store));
-  report.notes = (*machine)->notes();
+  TCC_TRY_VOID(close_fleet(store, request, report));
+  report.notes = fleet ? fleet->notes() : (*machine)->notes();
   if (!first.empty()) report.notes.push_back(first);
-  TCC_TRY(std::string note, checkpoint_note(request, (*machine)->name));
+  TCC_TRY(std::string note, checkpoint_note(request, *machine ? (*machine)->name : ""));
   if (!note.empty()) report.notes.push_back(std::move(note));
   return report;
 }

@@ -29,6 +29,8 @@ ir::Legal<measure::Candidate> rebuild(const TaskState& state, const Known& known
   TCC_TRY(c.kernel, lower::lower(nest, target, ir::Stage::kLowered, arena));
   c.nest_hash = known.nest_hash;
   c.task = state.measure_task.get();
+  c.naive = state.task->kernel;
+  c.trace = schedule::trace_to_json(trace_of(state, known.sketch, known.decisions));
   return c;
 }
 

@@ -52,6 +52,8 @@ Prepared prepare(const TaskState& state, Individual individual, const cost::Cost
     p.candidate.task = state.measure_task.get();
     p.candidate.kernel = std::move(*kernel);
     p.candidate.run = state.run;
+    p.candidate.naive = state.task->kernel;
+    p.candidate.trace = r.trace;
     p.candidate.expected_seconds = model.expected_seconds(individual.sample.row);
     p.lowered = true;
   } else {
@@ -75,6 +77,7 @@ Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const T
     TCC_TRY(std::vector<measure::Measurement> measured, env.measurer->measure(candidates));
     double ran = 0;
     for (const measure::Measurement& m : measured) ran += m.run_seconds;
+    ran = std::min(ran, watch.seconds());  // several machines may measure at once
     seconds.measure += ran;
     seconds.compile += std::max(watch.seconds() - ran, 0.0);
     size_t next = 0;

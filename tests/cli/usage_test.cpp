@@ -10,7 +10,8 @@ namespace {
 
 const std::vector<std::string> kCommands = {"tune", "build",   "run",     "verify",     "bench",
                                             "show", "explain", "inspect", "targets",    "doctor",
-                                            "db",   "ops",     "zoo",     "completion", "man"};
+                                            "db",   "fleet",   "ops",     "zoo",        "completion",
+                                            "man"};
 
 }  // namespace
 

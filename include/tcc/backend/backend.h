@@ -36,6 +36,7 @@ struct OpenOptions {
   std::optional<target::Target> device;  // what records say of this machine; nullopt: nominal rates
   std::string cuda_driver, cupti;        // libraries; "" = the system's
   double budget_seconds = 0.1;           // of timing one program
+  bool sandbox = false;                  // programs of others: see measure::HostMeasureOptions
   ThreadPool* compile_pool = nullptr;    // nullptr = the calling thread compiles
 };
 

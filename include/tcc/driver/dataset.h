@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tcc/data/pool.h"
+#include "tcc/driver/fleet.h"
 #include "tcc/search/search.h"
 
 namespace tcc::driver {
@@ -22,6 +23,7 @@ struct CollectRequest {
   target::Target target;
   std::optional<target::Target> device;  // this machine with measured rates; nullopt: nominal ones
   std::string cuda_driver, cupti;        // libraries; "" = the system's
+  std::optional<FleetRequest> fleet;     // its workers measure; nullopt: this machine does
   search::Strategy sampler = search::Strategy::kRandom;
   int64_t per_task = 256;  // programs
   double seconds = 0;      // of the whole call, shared evenly by the tasks that are left; 0 = no limit

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tcc/driver/compile.h"
+#include "tcc/driver/fleet.h"
 #include "tcc/search/search.h"
 
 namespace tcc::driver {
@@ -47,6 +48,7 @@ struct TuneRequest {
   std::optional<target::Target> device;  // what records say of this machine, with measured rates; nullopt: nominal ones
   std::string cuda_driver;               // its library; "" = the system's
   std::string cupti;                     // likewise, see measure::GpuMeasureOptions
+  std::optional<FleetRequest> fleet;     // its workers measure; nullopt: this machine does
   search::TuneOptions options;
   std::vector<size_t> tasks;                 // which, by index; empty = all
   const record::Database* others = nullptr;  // see search::Environment; must outlive the run

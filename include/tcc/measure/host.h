@@ -24,6 +24,7 @@ struct HostMeasureOptions {
   double patience = 3;                             // budgets that a quiet moment is waited for, by what may be the best
   double timeout_seconds = 10;                     // at most this for the first run, and again for the rest
   int64_t memory_limit_bytes = int64_t{32} << 30;  // of the child's address space
+  bool sandbox = false;                            // programs get no network, processes or files, where seccomp is
   std::optional<target::Target> device;            // what records say of this machine; nullopt: host_target()
   ThreadPool* compile_pool = nullptr;              // compiles a batch's candidates; nullptr = this thread
 };

@@ -34,6 +34,10 @@ struct Candidate {
   // run's number makes a measurer forget those of others.
   uint64_t run = 0;
   double expected_seconds = 0;  // by the backend's prior; 0 = it only ranks. For measurers that run nothing.
+  // For measurers that rebuild the program elsewhere: the task's kernel at Stage::Built, and the trace that makes the
+  // program of it, as JSON. Without a root: not given.
+  ir::Kernel naive;
+  std::string trace;
 };
 
 // The machine as records describe it.

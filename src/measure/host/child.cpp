@@ -15,6 +15,7 @@
 
 #include "measure/check.h"
 #include "measure/host/host_timing.h"
+#include "measure/host/sandbox.h"
 #include "measure/runner.h"
 #include "measure/task_buffers.h"
 #include "tcc/ir/permute.h"
@@ -306,6 +307,7 @@ void run_child(JobHeader* job, const std::byte* task) {
   job->result.phase = Phase::kLoading;
   install_fault_handler(&job->result);
   limit_resources(*job);
+  if (job->sandbox != 0) enter_sandbox();  // where the system refuses, the limits remain
   if (Result<void> done = run_on_host(*job, task); !done) {
     job->result.status = ChildStatus::kFailed;
     set_text(job->result.text, done.error().message);

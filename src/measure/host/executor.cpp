@@ -141,6 +141,7 @@ Result<SharedMemory> HostExecutor::make_host_job(const JobSpec& spec) {
   header->num_cpus = static_cast<int32_t>(cpus.size());
   std::copy(cpus.begin(), cpus.end(), header->cpus.begin());
   header->quiet = quiet_;
+  header->sandbox = options_.sandbox && !reference ? 1 : 0;
   header->memory_limit_bytes = options_.memory_limit_bytes;
   header->cpu_limit_seconds = (2 * spec.timeout_seconds + kSpareSeconds) * header->threads;
   return memory;

@@ -1,0 +1,63 @@
+// A worker of a fleet: takes jobs of its machine class, rebuilds the programs, has them measured and answers. Whatever
+// it does not acknowledge in time goes to another worker.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tcc/fleet/bus.h"
+#include "tcc/fleet/message.h"
+#include "tcc/measure/measurement.h"
+
+namespace tcc::fleet {
+
+// What runs the programs of jobs.
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  virtual record::Kind kind() const = 0;
+  virtual bool compares() const { return false; }
+  // The answer without id and worker. Errors: nothing can be measured here any more; the job goes to another worker.
+  virtual Result<Answer> run(const Job& job, const TaskText& task) = 0;
+};
+
+// Replays the traces and hands the programs to a measurer, which must outlive it. A program with another hash than the
+// job says is trouble: nothing of it is measured.
+std::unique_ptr<Runner> make_runner(measure::Measurer& measurer);
+
+// Times are a function of the program's hash, and each takes `seconds`: for tests and figures of the fleet itself.
+// Builds and runs nothing.
+std::unique_ptr<Runner> make_fake_runner(double seconds);
+
+struct WorkerOptions {
+  std::string name;  // see is_name(); "" = host and process
+  target::Target target;
+  std::string platform;
+  int64_t threads = 1;
+  std::string tool;
+  double calibration = 0;                        // seconds of the calibration kernel here; 0 = not compared
+  double ack_wait = 10;                          // as the tuner's, see TunerOptions
+  int64_t poison_after = 3;                      // deliveries that ended without an answer
+  double beat_seconds = 2;
+  std::function<bool()> stop;                    // true: finish what is measured, then end; may be empty
+  std::function<void(const std::string&)> note;  // sentences for the user; may be empty
+};
+inline constexpr double kMostCalibrationApart = 0.05;
+
+struct WorkerReport {
+  std::string worker, machine_class;
+  int64_t done = 0, failed = 0, refused = 0, poisoned = 0, redelivered = 0;
+};
+
+std::string default_worker_name();
+// Until it is asked to stop, by options.stop or by `tcc fleet drain`. `key`: of messages. Errors: the connection is
+// lost for good; the calibration kernel runs more than 5 % faster or slower than on the first worker of the class;
+// measuring is impossible.
+Result<WorkerReport> work(const std::shared_ptr<Bus>& bus, const std::string& key, const WorkerOptions& options,
+                          Runner& runner);
+
+// The streams that workers, tuners and viewers share. Idempotent.
+Result<void> ensure_streams(Bus& bus);
+
+}  // namespace tcc::fleet

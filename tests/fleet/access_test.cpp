@@ -1,0 +1,150 @@
+// Who may connect, and what each role may do.
+#include <cstdlib>
+
+#include "fleet/server.h"
+#include "skip.h"
+#include "tcc/fleet/message.h"
+#include "tcc/fleet/worker.h"
+
+using namespace tcc;
+using namespace tcc::fleet;
+using namespace fleet_test;
+using Catch::Matchers::Contains;
+
+#define NEED_FLEET() \
+  if (const std::string why = why_no_fleet(); !why.empty()) SKIP(why)
+
+TEST_CASE("servers that are absent, strange or closed to this user get a message each", "[errors]") {
+  NEED_FLEET();
+  Server server;
+  Access access = server.access("tuner");
+  access.url = fmt::format("nats://127.0.0.1:{}", free_port());
+  auto bus = Bus::connect(access, "test");
+  REQUIRE(!bus);
+  CHECK_THAT(bus.error().message, Contains("expected the NATS server at nats://127.0.0.1") && Contains("found none"));
+  CHECK_THAT(bus.error().hint, Contains("tcc fleet serve"));
+
+  access = server.access("tuner");
+  access.password = "wrong";
+  bus = Bus::connect(access, "test");
+  REQUIRE(!bus);
+  CHECK_THAT(bus.error().message, Contains("refused the user or the password") && !Contains("wrong"));
+
+  access = server.access("tuner");
+  access.url = server.url("tls");
+  bus = Bus::connect(access, "test");
+  REQUIRE(!bus);
+  CHECK_THAT(bus.error().message, Contains("no encrypted connection"));
+
+  server.stop();
+  server.start({"nats-server", "-a", "127.0.0.1", "-p", std::to_string(server.port())});
+  access = server.access("tuner");
+  bus = Bus::connect(access, "test");
+  REQUIRE(!bus);
+  CHECK_THAT(bus.error().message, Contains("expected a NATS server with JetStream"));
+  CHECK_THAT(bus.error().hint, Contains("-js"));
+}
+
+TEST_CASE("each role may do what it needs, and no more", "[errors]") {
+  NEED_FLEET();
+  Server server;
+  auto tuner = server.connect_as("tuner"), worker = server.connect_as("worker"), viewer = server.connect_as("viewer");
+  REQUIRE(ensure_streams(*tuner));
+  CHECK(!ensure_streams(*worker) == false);  // they exist: nothing is made
+  CHECK(!worker->ensure_stream({.name = "MINE", .subjects = {"mine"}}));
+  CHECK(!worker->store(task_subject("0000000000000000"), "x", ""));
+  CHECK(!worker->store(work_subject("a"), "x", ""));
+  CHECK(worker->store(result_subject("run"), "x", ""));
+  CHECK(worker->store(beat_subject("w"), "x", ""));
+  CHECK(!viewer->store(beat_subject("w"), "x", ""));
+  CHECK(!viewer->store(result_subject("run"), "x", ""));
+  CHECK(!viewer->follow(std::string(kResultsStream), "tcc.result.*"));
+  CHECK(viewer->follow(std::string(kBeatsStream), "tcc.beat.*", true));
+  CHECK(viewer->stream_names());
+}
+
+TEST_CASE("a worker without credentials sees nothing", "[errors]") {
+  NEED_FLEET();
+  Server server;
+  Access access;
+  access.url = server.url(), access.key = server.access("worker").key;
+  const auto bus = Bus::connect(access, "test");
+  REQUIRE(!bus);
+  CHECK_THAT(bus.error().message, Contains("refused the user or the password"));
+}
+
+TEST_CASE("TLS: the authority and the name of the host are checked", "[errors]") {
+  NEED_FLEET();
+  if (std::system("openssl version >/dev/null 2>&1") != 0) SKIP("openssl is not installed");
+  auto folder = TemporaryDirectory::create("tcc-fleet-tls-");
+  REQUIRE(folder);
+  const std::string at = (*folder)->path();
+  const auto certificate = [&](const std::string& name, const std::string& host) {
+    const std::string command = fmt::format(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN={1} "
+        "-addext subjectAltName=DNS:{1} -keyout {0}/{2}.key -out {0}/{2}.pem >/dev/null 2>&1",
+        at, host, name);
+    REQUIRE(std::system(command.c_str()) == 0);
+  };
+  certificate("good", "localhost");
+  certificate("other", "localhost");
+  ServerOptions options;
+  options.certificate_file = at + "/good.pem", options.key_file = at + "/good.key", options.ca_file = at + "/good.pem";
+  Server server(options);
+  Access access = server.access("tuner");
+  access.url = server.url("tls", "localhost");
+  auto bus = Bus::connect(access, "test");
+  if (!bus) FAIL(bus.error().message);
+  CHECK(ensure_streams(**bus));
+
+  access.url = server.url("tls", "127.0.0.1");  // another name than the certificate's
+  bus = Bus::connect(access, "test");
+  REQUIRE(!bus);
+  CHECK_THAT(bus.error().message, Contains("no encrypted connection as expected"));
+  CHECK_THAT(bus.error().hint, Contains("for the host of the address"));
+
+  access.url = server.url("tls", "localhost"), access.ca_file = at + "/other.pem";
+  bus = Bus::connect(access, "test");
+  REQUIRE(!bus);
+  CHECK_THAT(bus.error().message, Contains("no encrypted connection as expected"));
+
+  access = server.access("tuner");
+  access.url = server.url("nats", "localhost");  // the server wants TLS
+  bus = Bus::connect(access, "test");
+  REQUIRE(!bus);
+}
+
+TEST_CASE("a store that is full is said to be full", "[errors]") {
+  NEED_FLEET();
+  Server server;
+  auto bus = server.connect_as("tuner");
+  REQUIRE(bus->ensure_stream({.name = "SMALL", .subjects = {"tcc.small"}, .refuse_when_full = true, .max_messages = 1}));
+  REQUIRE(bus->store("tcc.small", "a", ""));
+  const auto full = bus->store("tcc.small", "b", "");
+  REQUIRE(!full);
+  CHECK_THAT(full.error().message, Contains("full"));
+}
+
+TEST_CASE("files of a server: secrets are for their owner, and a network needs TLS", "[errors]") {
+  auto folder = TemporaryDirectory::create("tcc-fleet-files-");
+  REQUIRE(folder);
+  ServerOptions options;
+  options.folder = (*folder)->path() + "/fleet";
+  options.host = "0.0.0.0";
+  CHECK_THAT(write_server_files(options).error().message, Contains("without TLS"));
+  options.host = "127.0.0.1";
+  REQUIRE(write_server_files(options));
+  Access first, second;
+  REQUIRE(read_secrets(options.folder + "/worker.secrets", first));
+  REQUIRE(write_server_files(options));  // they stay
+  REQUIRE(read_secrets(options.folder + "/worker.secrets", second));
+  CHECK(first.password == second.password);
+  CHECK(first.key.size() == 64);
+  chmod((options.folder + "/worker.secrets").c_str(), 0644);
+  CHECK_THAT(read_secrets(options.folder + "/worker.secrets", first).error().message, Contains("others may read"));
+  unlink((options.folder + "/tuner.secrets").c_str());
+  chmod((options.folder + "/worker.secrets").c_str(), 0600);
+  REQUIRE(write_server_files(options));  // one that is missing is made, with the key of the others
+  REQUIRE(read_secrets(options.folder + "/tuner.secrets", second));
+  CHECK(second.key == first.key);
+}
