@@ -15,10 +15,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
+#include <queue>
+#include <sstream>
 #include <thread>
 
 #include "bench.h"
@@ -82,6 +84,17 @@ class Child {
     return *this;
   }
   ~Child() { end(SIGKILL); }
+  // Processor time so far.
+  double cpu_seconds() const {
+    std::ifstream file(fmt::format("/proc/{}/stat", pid_));
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    std::istringstream words(text.substr(text.rfind(')') + 1));
+    std::string word;
+    double ticks = 0;
+    for (int i = 3; i <= 15 && words >> word; ++i)
+      if (i >= 14) ticks += std::stod(word);
+    return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+  }
   // Exit status, or -1 where a signal ended it.
   int end(int signal) {
     if (pid_ <= 0) return -1;
@@ -131,6 +144,7 @@ class BenchServer {
     child_ = Child([folder = options_.folder] { fleet::run_server(folder); });
   }
   void stop() { child_.end(SIGTERM); }
+  double cpu_seconds() const { return child_.cpu_seconds(); }
   std::string url() const { return fmt::format("nats://127.0.0.1:{}", options_.port); }
   std::string secrets(const std::string& role) const { return options_.folder + "/" + role + ".secrets"; }
   std::string path(const std::string& name) const { return folder_->path() + "/" + name; }
@@ -175,7 +189,9 @@ void fake_worker(const BenchServer& server, int number) {
 }
 
 struct FakeRate {
-  double rate = 0, cpu_seconds = 0;  // candidates a second; of the tuner, a candidate
+  double rate = 0;            // candidates a second
+  double cpu_seconds = 0;     // of the tuner, a candidate
+  double server_seconds = 0;  // of the server
 };
 
 // In a process of its own, so that the next number of workers can be forked.
@@ -207,6 +223,7 @@ FakeRate fake_rate(int workers, double seconds) {
     if (!ask(static_cast<size_t>(4 * workers), 1)) _exit(1);
     rusage before{}, after{};
     getrusage(RUSAGE_SELF, &before);
+    const double server_before = server.cpu_seconds();
     const Stopwatch watch;
     if (!ask(count, 1 << 20)) _exit(1);
     const double wall = watch.seconds();
@@ -215,7 +232,8 @@ FakeRate fake_rate(int workers, double seconds) {
       return static_cast<double>(r.ru_utime.tv_sec + r.ru_stime.tv_sec) +
              1e-6 * static_cast<double>(r.ru_utime.tv_usec + r.ru_stime.tv_usec);
     };
-    const FakeRate out{static_cast<double>(count) / wall, (spent(after) - spent(before)) / static_cast<double>(count)};
+    const FakeRate out{static_cast<double>(count) / wall, (spent(after) - spent(before)) / static_cast<double>(count),
+                       (server.cpu_seconds() - server_before) / static_cast<double>(count)};
     _exit(write(pipe_fds[1], &out, sizeof out) == sizeof out ? 0 : 1);
   });
   close(pipe_fds[1]);
@@ -226,35 +244,91 @@ FakeRate fake_rate(int workers, double seconds) {
   return out;
 }
 
+// Candidates a second of `workers`, by a simulation with measured costs: the tuner and the server are queues with one
+// place each, half of a candidate's cost on the way out and half on the way back; a worker holds one candidate.
+double simulated_rate(int workers, double tuner_seconds, double server_seconds) {
+  constexpr int kCandidates = 200'000;
+  struct Step {
+    double at;
+    int stage;  // 0: at the server, out; 1: at a worker; 2: at the server, back; 3: at the tuner
+    bool operator>(const Step& other) const { return at > other.at; }
+  };
+  std::priority_queue<Step, std::vector<Step>, std::greater<>> steps;
+  double tuner_free = 0, server_free = 0, now = 0;
+  int published = 0, done = 0, idle = workers, waiting = 0;
+  const auto serve = [&](double& free, double cost) { return free = std::max(free, now) + cost; };
+  const auto publish = [&] {
+    if (published++ < kCandidates) steps.push({serve(tuner_free, tuner_seconds / 2), 0});
+  };
+  for (int i = 0; i < std::min(4096, kCandidates); ++i) publish();
+  while (done < kCandidates) {
+    const Step step = steps.top();
+    steps.pop();
+    now = step.at;
+    if (step.stage == 0) {
+      ++waiting;
+    } else if (step.stage == 1) {
+      ++idle;
+      steps.push({serve(server_free, server_seconds / 2), 2});
+    } else if (step.stage == 2) {
+      steps.push({serve(tuner_free, tuner_seconds / 2), 3});
+    } else {
+      ++done;
+      publish();
+    }
+    for (; waiting > 0 && idle > 0; --waiting, --idle)
+      steps.push({serve(server_free, server_seconds / 2) + kFakeSeconds, 1});
+  }
+  return kCandidates / now;
+}
+
 void add_fake_rows(double seconds, std::vector<Row>& rows) {
   if (!wanted("fleet.16workers") && !wanted("fleet.64workers") && !wanted("fleet.overhead")) return;
   const FakeRate one = fake_rate(1, seconds);
   rows.push_back({"fleet.1worker", one.rate, "candidates/s"});
-  double overhead = one.cpu_seconds;
+  double overhead = one.cpu_seconds, server = one.server_seconds;
   for (const int workers : {16, 64}) {
     const std::string name = fmt::format("fleet.{}workers", workers);
     if (!wanted(name)) continue;
     const FakeRate many = fake_rate(workers, seconds);
     rows.push_back({name, many.rate, "candidates/s", "1 worker", one.rate, many.rate / one.rate});
-    overhead = std::max(overhead, many.cpu_seconds);
+    overhead = many.cpu_seconds, server = many.server_seconds;
   }
   rows.push_back({"fleet.overhead", overhead * 1e3, "ms/candidate"});
+  rows.push_back({"fleet.server", server * 1e3, "ms/candidate"});
+  for (const int workers : {64, 256, 1000}) {
+    const double rate = simulated_rate(workers, overhead, server);
+    rows.push_back(
+        {fmt::format("fleet.simulated.{}", workers), rate, "candidates/s", "1 worker", one.rate, rate / one.rate});
+  }
 }
 
 #ifdef TCC_PROGRAM_PATH
 
 std::vector<std::string> tune_words(const BenchServer& server, const std::string& db, int64_t trials) {
-  return {TCC_PROGRAM_PATH,  "tune",       "zoo:mlp",
-          "--target",        "a100",       "--simulate",
-          "7",               "--trials",   std::to_string(trials),
-          "--strategy",      "random",     "--db",
-          server.path(db),   "--quiet",    "--fleet",
-          server.url(),      "--fleet-secrets", server.secrets("tuner")};
+  return {TCC_PROGRAM_PATH,
+          "tune",
+          "zoo:mlp",
+          "--target",
+          "a100",
+          "--simulate",
+          "7",
+          "--trials",
+          std::to_string(trials),
+          "--strategy",
+          "random",
+          "--db",
+          server.path(db),
+          "--quiet",
+          "--fleet",
+          server.url(),
+          "--fleet-secrets",
+          server.secrets("tuner")};
 }
 std::vector<std::string> fake_words(const BenchServer& server, double seconds) {
-  return {TCC_PROGRAM_PATH, "fleet",  "work",    "--fleet",  server.url(),
-          "--fleet-secrets", server.secrets("worker"), "--target", "a100", "--simulate",
-          "7", "--fake", std::to_string(seconds), "--quiet", "--user", "root"};
+  return {TCC_PROGRAM_PATH,         "fleet",    "work",   "--fleet",    server.url(), "--fleet-secrets",
+          server.secrets("worker"), "--target", "a100",   "--simulate", "7",          "--fake",
+          std::to_string(seconds),  "--quiet",  "--user", "root"};
 }
 
 // Programs with their times, by task; and how many records there are.
@@ -315,11 +389,12 @@ void add_lost_row(std::vector<Row>& rows) {
     }
   }
   const Found peace = found_in(server.path("peace.db")), war = found_in(server.path("war.db"));
-  std::fprintf(stderr,
-               "fleet.lost: %.0f s, %ld workers, %ld servers, %ld tuners killed; status %d; records %ld of %ld, programs "
-               "%zu of %zu, equal %d, best equal %d\n",
-               watch.seconds(), killed, servers, tuners, status.value_or(-2), war.records, peace.records,
-               war.programs.size(), peace.programs.size(), war.programs == peace.programs, war.best == peace.best);
+  std::fprintf(
+      stderr,
+      "fleet.lost: %.0f s, %ld workers, %ld servers, %ld tuners killed; status %d; records %ld of %ld, programs "
+      "%zu of %zu, equal %d, best equal %d\n",
+      watch.seconds(), killed, servers, tuners, status.value_or(-2), war.records, peace.records, war.programs.size(),
+      peace.programs.size(), war.programs == peace.programs, war.best == peace.best);
   const bool right = status == 0 && war.programs == peace.programs && war.best == peace.best &&
                      war.records == static_cast<int64_t>(war.programs.size()) && killed > 0 && tuners == 2;
   rows.push_back({"fleet.lost", right ? 1.0 : 0.0, "bool"});
@@ -335,10 +410,27 @@ std::pair<double, std::map<uint64_t, double>> real_rate(int workers, const std::
                                     server.secrets("worker"), "--threads", "1", "--quiet", "--user", "root"},
                                    {cpus[static_cast<size_t>(i)]}));
   const std::string db = server.path("real.db");
-  const std::vector<std::string> words = {TCC_PROGRAM_PATH, "tune", "zoo:resnet18", "--zoo-image", "64", "--tasks", "0-3",
-                                          "--threads", "1", "--trials", std::to_string(trials), "--strategy", "random",
-                                          "--db", db, "--quiet", "--fleet", server.url(), "--fleet-secrets",
-                                          server.secrets("tuner"), "--json"};
+  const std::vector<std::string> words = {TCC_PROGRAM_PATH,
+                                          "tune",
+                                          "zoo:resnet18",
+                                          "--zoo-image",
+                                          "64",
+                                          "--tasks",
+                                          "0-3",
+                                          "--threads",
+                                          "1",
+                                          "--trials",
+                                          std::to_string(trials),
+                                          "--strategy",
+                                          "random",
+                                          "--db",
+                                          db,
+                                          "--quiet",
+                                          "--fleet",
+                                          server.url(),
+                                          "--fleet-secrets",
+                                          server.secrets("tuner"),
+                                          "--json"};
   const std::string json_path = server.path("out.json");
   const Stopwatch watch;
   Child tuner([&, words]() mutable {
@@ -353,7 +445,8 @@ std::pair<double, std::map<uint64_t, double>> real_rate(int workers, const std::
   const std::string text = read_file(json_path).value();
   const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
   const auto summary = nlohmann::json::parse(last);
-  const double seconds = summary.at("phases").at("measure").get<double>() + summary.at("phases").at("compile").get<double>();
+  const double seconds =
+      summary.at("phases").at("measure").get<double>() + summary.at("phases").at("compile").get<double>();
   std::map<uint64_t, double> best;
   const auto store = record::Store::open(db, record::Store::Mode::kReadOnly);
   int64_t records = 0;

@@ -25,6 +25,7 @@ from pathlib import Path
 
 # Longest matching prefix decides which rooms may include a third-party header.
 THIRD_PARTY = {
+    "nats/": {"fleet"},
     "llvm/": {"codegen"},
     "llvm-c/": {"codegen"},
     # lld's entry point takes LLVM's array and stream types: package names them to call it, and nothing more of LLVM.

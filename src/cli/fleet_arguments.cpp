@@ -9,15 +9,16 @@ namespace tcc::cli {
 
 void add_fleet(Options& options, FleetArguments& fleet, bool or_local) {
   options.section("Fleet");
-  const Option url = options.option("--fleet", fleet.url, "The NATS server of a fleet of machines, as tls://HOST:4222")
-                         .value("URL");
+  const Option url =
+      options.option("--fleet", fleet.url, "The NATS server of a fleet of machines, as tls://HOST:4222").value("URL");
   options
       .option("--fleet-secrets", fleet.secrets,
               "File with the user, the password and the key of a role, as `tcc fleet serve` writes it "
               "[$TCC_FLEET_SECRETS]")
       .value("FILE");
   if (or_local)
-    options.flag("--fleet-or-local", fleet.or_local, "Measure on this machine where the fleet is not reached or is lost")
+    options
+        .flag("--fleet-or-local", fleet.or_local, "Measure on this machine where the fleet is not reached or is lost")
         .needs(url);
 }
 

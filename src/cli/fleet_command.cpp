@@ -36,8 +36,9 @@ void declare(Options& options, FleetCommandArguments& a) {
   add_fleet(options, a.fleet, false);
   options.section("Serve");
   options
-      .option("--folder", a.folder, "Of the server's files, the secrets of the roles among them "
-                                    "[$XDG_DATA_HOME/tcc/fleet]")
+      .option("--folder", a.folder,
+              "Of the server's files, the secrets of the roles among them "
+              "[$XDG_DATA_HOME/tcc/fleet]")
       .value("FOLDER");
   options.option("--listen", a.listen, "Address and port to listen on").value("HOST:PORT").show_default();
   options.option("--tls-cert", a.certificate, "Certificate of the server, PEM").value("FILE");
@@ -71,10 +72,10 @@ Result<int> serve(const FleetCommandArguments& a) {
   server.host = host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
   server.port = number ? std::stoll(port) : 0;
   if (server.host.empty() || server.port < 1 || server.port > 65535)
-    return make_error(ErrorClass::kUsage,
-                      fmt::format("--listen: expected HOST:PORT with a port from 1 to 65535, found '{}'",
-                                  sanitize(a.listen)),
-                      "write it as 127.0.0.1:4222");
+    return make_error(
+        ErrorClass::kUsage,
+        fmt::format("--listen: expected HOST:PORT with a port from 1 to 65535, found '{}'", sanitize(a.listen)),
+        "write it as 127.0.0.1:4222");
   server.certificate_file = a.certificate, server.key_file = a.key, server.ca_file = a.authority;
   TCC_TRY_VOID(fleet::write_server_files(server));
   remark(a.common.quiet,
@@ -92,13 +93,15 @@ Result<int> work(const FleetCommandArguments& a) {
     TCC_TRY(request.target, driver::simulated_target(request.target, a.simulate));
   }
   if (a.fake >= 0 && a.simulate == 0)
-    return make_error(ErrorClass::kUsage, "--fake: expected --simulate beside it: times that are made up belong to no "
-                                          "device",
+    return make_error(ErrorClass::kUsage,
+                      "--fake: expected --simulate beside it: times that are made up belong to no "
+                      "device",
                       "add --target a100 --simulate 1, or leave --fake out");
   if (!a.name.empty() && !fleet::is_name(a.name))
-    return make_error(ErrorClass::kUsage,
-                      fmt::format("--name: expected letters, digits, - and _, at most 64, found '{}'", sanitize(a.name)),
-                      "leave it out: the host and the process make a name");
+    return make_error(
+        ErrorClass::kUsage,
+        fmt::format("--name: expected letters, digits, - and _, at most 64, found '{}'", sanitize(a.name)),
+        "leave it out: the host and the process make a name");
   TCC_TRY_VOID(driver::check_tunable(request.target));
   if (a.simulate == 0 && backend::backend_of(request.target).runs_on_host(request.target))
     request.device = measured_device(a.common.quiet);
@@ -145,12 +148,20 @@ Json json_of(const fleet::WorkerStatus& w) {
 }
 
 int print_status(const fleet::FleetStatus& status) {
-  TextTable workers({text_column("worker", 16), text_column("class", 12, 4), text_column("state"), {"rate"}, {"done"},
-                     {"failed", 2}, {"refused", 3}, {"redelivered", 5}, {"silent", 1}});
+  TextTable workers({text_column("worker", 16),
+                     text_column("class", 12, 4),
+                     text_column("state"),
+                     {"rate"},
+                     {"done"},
+                     {"failed", 2},
+                     {"refused", 3},
+                     {"redelivered", 5},
+                     {"silent", 1}});
   for (const fleet::WorkerStatus& w : status.workers)
     workers.add({w.beat.worker, w.beat.machine_class, w.silent > fleet::kSilentSeconds ? "silent" : w.beat.state,
                  fmt::format("{:.1f}/s", w.beat.rate), std::to_string(w.beat.done), std::to_string(w.beat.failed),
-                 std::to_string(w.beat.refused), std::to_string(w.beat.redelivered), fmt::format("{:.0f} s", w.silent)});
+                 std::to_string(w.beat.refused), std::to_string(w.beat.redelivered),
+                 fmt::format("{:.0f} s", w.silent)});
   TextTable classes({text_column("class", 12), {"workers"}, {"rate"}, {"waiting"}, {"in work"}, {"again", 1}});
   for (const fleet::ClassStatus& c : status.classes)
     classes.add({c.name, std::to_string(c.workers), fmt::format("{:.1f}/s", c.rate), std::to_string(c.waiting),
@@ -168,14 +179,15 @@ Result<int> status(const FleetCommandArguments& a) {
   TCC_TRY(const fleet::FleetStatus status, fleet::read_status(*bus, access.key));
   for (const fleet::WorkerStatus& w : status.workers)
     if (std::abs(w.clock_skew) > fleet::kMostClockSkew)
-      print_warning(fmt::format("the clock of worker {} is {:.0f} s {} that of the server; a request to drain counts "
-                                "for a minute only",
-                                w.beat.worker, std::abs(w.clock_skew), w.clock_skew > 0 ? "ahead of" : "behind"));
+      print_warning(
+          fmt::format("the clock of worker {} is {:.0f} s {} that of the server; a request to drain counts "
+                      "for a minute only",
+                      w.beat.worker, std::abs(w.clock_skew), w.clock_skew > 0 ? "ahead of" : "behind"));
   if (status.refused > 0)
     print_warning(fmt::format("{} of workers with another key or version", plural(status.refused, "message")));
   if (!a.common.json) return print_status(status);
-  Json json = {{"workers", Json::array()}, {"classes", Json::array()}, {"poison", status.poison},
-               {"refused", status.refused}};
+  Json json = {
+      {"workers", Json::array()}, {"classes", Json::array()}, {"poison", status.poison}, {"refused", status.refused}};
   for (const fleet::WorkerStatus& w : status.workers) json["workers"].push_back(json_of(w));
   for (const fleet::ClassStatus& c : status.classes)
     json["classes"].push_back({{"class", c.name},
@@ -198,14 +210,14 @@ Result<int> drain(const FleetCommandArguments& a) {
 
 Result<int> run_fleet(const FleetCommandArguments& a) {
   if (a.action != "drain" && !a.worker.empty())
-    return make_error(ErrorClass::kUsage, fmt::format("tcc fleet {} takes options only, not '{}'", sanitize(a.action),
-                                                      sanitize(a.worker)),
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("tcc fleet {} takes options only, not '{}'", sanitize(a.action), sanitize(a.worker)),
                       "`tcc fleet --help` shows examples");
   if (a.action == "serve") return serve(a);
   const bool known = std::count(kFleetActions.begin(), kFleetActions.end(), a.action) > 0;
   if (known && a.fleet.url.empty())
-    return make_error(ErrorClass::kUsage, fmt::format("tcc fleet {} needs --fleet URL: the NATS server of the fleet",
-                                                      a.action),
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("tcc fleet {} needs --fleet URL: the NATS server of the fleet", a.action),
                       "write it as nats://127.0.0.1:4222, or tls://HOST:4222");
   if (a.action == "work") return work(a);
   if (a.action == "status") return status(a);

@@ -42,7 +42,8 @@ Result<void> become(const std::string& given) {
   const std::string user = given.empty() ? "nobody" : given;
   const passwd* entry = getpwnam(user.c_str());
   if (entry == nullptr)
-    return make_error(ErrorClass::kUsage, fmt::format("--user: expected a user of this system, found '{}'", sanitize(user)),
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("--user: expected a user of this system, found '{}'", sanitize(user)),
                       "programs of others are measured by a user without privileges; name one");
   const gid_t group = entry->pw_gid;
   const uid_t id = entry->pw_uid;
@@ -97,8 +98,9 @@ Result<void> end_fleet_run(record::Store& store, const target::Target& target, i
 }
 
 Result<fleet::WorkerReport> work_for_fleet(const FleetWorkerRequest& request) {
-  TCC_TRY_VOID(become(request.user));
+  // Certificates and keys may be for root's eyes only.
   TCC_TRY(const std::shared_ptr<fleet::Bus> bus, fleet::Bus::connect(request.access, "tcc worker"));
+  TCC_TRY_VOID(become(request.user));
   fleet::WorkerOptions options;
   options.name = request.name;
   options.target = request.target, options.platform = target::platform_text(request.target);

@@ -295,7 +295,7 @@ Result<std::string> checkpoint_note(const TuneRequest& request, const std::strin
   return cost::platform_note(stored.card, std::span(here).first(machine.empty() ? 1 : 2), name);
 }
 
-// The measurer of the request's fleet; nullptr: the request names none, or none is reached and this machine stands in.
+// The measurer of the request's fleet; nullptr: the request names none, or none is reached and this machine measures.
 Result<std::unique_ptr<measure::Measurer>> fleet_measurer(record::Store& store, const TuneRequest& request,
                                                           OpenLocal open_local) {
   if (!request.fleet) return nullptr;

@@ -37,9 +37,9 @@ Result<void> parse_secrets(std::string_view text, const std::string& file, Acces
     const std::string name(row.substr(0, blank));
     const std::string value(trimmed(row.substr(blank)));
     bool known = false;
-#define TCC_X(member, is_file)                                                                    \
-  if (name == #member) {                                                                          \
-    known = true;                                                                                 \
+#define TCC_X(member, is_file)                                                              \
+  if (name == #member) {                                                                    \
+    known = true;                                                                           \
     access.member = is_file && !value.starts_with('/') ? (folder / value).string() : value; \
   }
     TCC_FLEET_SECRETS(TCC_X)
@@ -50,10 +50,11 @@ Result<void> parse_secrets(std::string_view text, const std::string& file, Acces
       TCC_FLEET_SECRETS(TCC_X)
 #undef TCC_X
       const std::string near = known ? "" : suggest(name, names);
-      return make_error(ErrorClass::kInput,
-                        fmt::format("{} line {}: expected the name of a secret and its value, found {}", sanitize(file),
-                                    line, known ? "no value of " + name : "the unknown name '" + sanitize(name, 40) + "'"),
-                        near.empty() ? "lines are as `user tuner`, `password ...`, `key ...`; see docs/fleet.md" : near);
+      return make_error(
+          ErrorClass::kInput,
+          fmt::format("{} line {}: expected the name of a secret and its value, found {}", sanitize(file), line,
+                      known ? "no value of " + name : "the unknown name '" + sanitize(name, 40) + "'"),
+          near.empty() ? "lines are as `user tuner`, `password ...`, `key ...`; see docs/fleet.md" : near);
     }
   }
   return {};
@@ -62,10 +63,10 @@ Result<void> parse_secrets(std::string_view text, const std::string& file, Acces
 Result<void> read_secrets(const std::string& file, Access& access) {
   struct stat facts{};
   if (stat(file.c_str(), &facts) == 0 && (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-    return make_error(ErrorClass::kInput,
-                      fmt::format("expected secrets that only their owner can read, but others may read '{}'",
-                                  sanitize(file)),
-                      fmt::format("chmod 600 {}", sanitize(file)));
+    return make_error(
+        ErrorClass::kInput,
+        fmt::format("expected secrets that only their owner can read, but others may read '{}'", sanitize(file)),
+        fmt::format("chmod 600 {}", sanitize(file)));
   TCC_TRY(const std::string text, read_file(file, kMaxSecretsBytes));
   return parse_secrets(text, file, access);
 }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kCallMilliseconds = 5000;
 constexpr int64_t kReconnectMilliseconds = 200;
-constexpr int kNatsBufferBytes = 32 << 20;  // of messages that wait for a server that is gone for a moment
+constexpr int kNatsBufferBytes = 32 << 20;   // of messages that wait for a server that is gone for a moment
 constexpr int kNatsPendingMessages = 65536;  // that arrived and were not looked at
 constexpr int64_t kInFlight = 4096;
 
@@ -123,8 +123,7 @@ class NatsInbox : public Inbox {
 
 class NatsBus : public Bus {
  public:
-  NatsBus(std::shared_ptr<natsConnection> connection, jsCtx* js)
-      : connection_(std::move(connection)), js_(js) {}
+  NatsBus(std::shared_ptr<natsConnection> connection, jsCtx* js) : connection_(std::move(connection)), js_(js) {}
   ~NatsBus() override {
     natsConnection_FlushTimeout(connection_.get(), 1000);
     js_.reset();
@@ -227,8 +226,8 @@ class NatsBus : public Bus {
     if (!id.empty()) options.MsgId = id.c_str();
     options.ExpectNoMessage = only_first;
     jsErrCode code{};
-    const natsStatus status = js_Publish(nullptr, js_.get(), subject.c_str(), data.data(),
-                                         static_cast<int>(data.size()), &options, &code);
+    const natsStatus status =
+        js_Publish(nullptr, js_.get(), subject.c_str(), data.data(), static_cast<int>(data.size()), &options, &code);
     if (status == NATS_OK) return {};
     if (only_first && code == JSStreamWrongLastSequenceErr)
       return make_error(ErrorClass::kInput, fmt::format("{} has a message already", subject));
@@ -238,8 +237,7 @@ class NatsBus : public Bus {
   Result<void> store_later(const std::string& subject, std::string_view data, const std::string& id,
                            std::function<void(const std::string&)> stored) override {
     natsMsg* message = nullptr;
-    natsStatus status =
-        natsMsg_Create(&message, subject.c_str(), nullptr, data.data(), static_cast<int>(data.size()));
+    natsStatus status = natsMsg_Create(&message, subject.c_str(), nullptr, data.data(), static_cast<int>(data.size()));
     if (status != NATS_OK) return failure(status, {}, fmt::format("message for {}", subject));
     jsPubOptions options;
     jsPubOptions_Init(&options);
@@ -276,8 +274,8 @@ class NatsBus : public Bus {
     options.Stream = stream.c_str(), options.Consumer = consumer.c_str();
     natsSubscription* subscription = nullptr;
     jsErrCode code{};
-    const natsStatus status = js_PullSubscribe(&subscription, js_.get(), subject.c_str(), consumer.c_str(), nullptr,
-                                               &options, &code);
+    const natsStatus status =
+        js_PullSubscribe(&subscription, js_.get(), subject.c_str(), consumer.c_str(), nullptr, &options, &code);
     const std::string what = fmt::format("consumer {} of {}", consumer, stream);
     if (status != NATS_OK) return failure(status, code, what);
     return std::make_unique<NatsInbox>(connection_, subscription, true, what);
@@ -352,12 +350,12 @@ tl::unexpected<Error> connect_failure(natsStatus status, const Access& access) {
     return make_error(ErrorClass::kEnvironment, where + " refused the user or the password",
                       "use the secrets that its configuration names; see docs/fleet.md");
   if (status == NATS_SSL_ERROR || status == NATS_SECURE_CONNECTION_WANTED || status == NATS_SECURE_CONNECTION_REQUIRED)
-    return make_error(
-        ErrorClass::kEnvironment,
-        fmt::format("{}: no encrypted connection as expected: {}", where,
-                    text.empty() ? natsStatus_GetText(status) : text),
-        access.tls() ? "its certificate must be signed by an authority of ca_file, for the host of the address"
-                     : "write the address as tls://HOST:PORT where the server wants TLS");
+    return make_error(ErrorClass::kEnvironment,
+                      fmt::format("{}: no encrypted connection as expected: {}", where,
+                                  text.empty() ? natsStatus_GetText(status) : text),
+                      access.tls()
+                          ? "its certificate must be signed by an authority of ca_file, for the host of the address"
+                          : "write the address as tls://HOST:PORT where the server wants TLS");
   return make_error(ErrorClass::kEnvironment,
                     fmt::format("expected {}, found none: {}", where, text.empty() ? natsStatus_GetText(status) : text),
                     "start it by `tcc fleet serve`, or give the address of a running one with --fleet");

@@ -10,13 +10,13 @@ class FleetOrLocal::State {
         std::function<void(const std::string&)> note)
       : fleet(std::move(fleet)), open_local_(std::move(open_local)), note_(std::move(note)) {}
 
-  // This machine stands in from now on. The error of the fleet is what the user reads where it cannot.
+  // This machine measures from now on. The error of the fleet is what the user reads where it cannot.
   Result<void> go_local(const Error& lost) {
     if (lost.cls != ErrorClass::kEnvironment) return tl::make_unexpected(lost);
     Result<measure::Measurer*> opened = open_local_();
     if (!opened) {
       Error error = lost;
-      error.notes.push_back("this machine cannot stand in: " + opened.error().message);
+      error.notes.push_back("this machine cannot measure instead: " + opened.error().message);
       return tl::make_unexpected(std::move(error));
     }
     local = *opened;

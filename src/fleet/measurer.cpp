@@ -17,12 +17,12 @@
 namespace tcc::fleet {
 namespace {
 
-constexpr double kLookSeconds = 0.2;      // between two looks at beats and at the user's wish
-constexpr double kResendSeconds = 5;      // a publication without the server's word
-constexpr double kAskFinalSeconds = 2;    // between two requests for the same final
-constexpr double kLostSeconds = 15;       // a queue that is empty although answers are missing
-constexpr double kLiveSeconds = 10;       // since a worker's last beat
-constexpr size_t kMostEarly = 1 << 16;    // answers that came before they were asked for
+constexpr double kLookSeconds = 0.2;    // between two looks at beats and at TunerOptions::stop
+constexpr double kResendSeconds = 5;    // a publication without the server's word
+constexpr double kAskFinalSeconds = 2;  // between two requests for the same final
+constexpr double kLostSeconds = 15;     // a queue that is empty although answers are missing
+constexpr double kLiveSeconds = 10;     // since a worker's last beat
+constexpr size_t kMostEarly = 1 << 16;  // answers that came before they were asked for
 constexpr int64_t kMostAtOnce = 4096;
 constexpr int kMostTaskSends = 3;
 
@@ -59,6 +59,7 @@ class FleetMeasurer::State {
                                         .ack_wait = o_.ack_wait}));
     TCC_TRY(beats_, bus_->follow(std::string(kBeatsStream), "tcc.beat.*", true));
     TCC_TRY(results_, bus_->follow(std::string(kResultsStream), result_subject(o_.run)));
+    reconnects_ = bus_->reconnects();
     Stopwatch watch;
     for (bool said = false; live().empty(); said = true) {
       if (watch.seconds() > o_.patience || (o_.stop && o_.stop())) return no_worker();
@@ -79,9 +80,9 @@ class FleetMeasurer::State {
   double calibration() const { return calibration_; }
   const TunerCounts& counts() const { return counts_; }
   std::vector<std::string> notes() const {
-    std::vector<std::string> out = {fmt::format(
-        "measured by a fleet: {} candidates on workers of class {}, {} of them more than once", counts_.answered,
-        class_, counts_.repeated)};
+    std::vector<std::string> out = {
+        fmt::format("measured by a fleet: {} candidates on workers of class {}, {} of them more than once",
+                    counts_.answered, class_, counts_.repeated)};
     if (counts_.poisoned > 0)
       out.push_back(fmt::format("{} candidates ended several workers and count as crashed", counts_.poisoned));
     return out;
@@ -125,6 +126,11 @@ class FleetMeasurer::State {
   }
 
   const TunerOptions& options() const { return o_; }
+  // A program that is asked for again in one run is measured again.
+  std::string unused_id(uint64_t id) {
+    while (answered_.contains(hex16(id))) id = combine_hash(id, ++again_);
+    return hex16(id);
+  }
   std::string final_id() {
     static thread_local std::random_device device;
     return fmt::format("{:08x}{:08x}", device(), device());
@@ -209,6 +215,7 @@ class FleetMeasurer::State {
     for (const std::string& id : order)
       if (const auto early = early_.find(id); early != early_.end() && !pending_[id].final) {
         pending_[id].answer = std::move(early->second);
+        answered_.insert(id);
         early_.erase(early);
         open.erase(id);
       }
@@ -229,11 +236,23 @@ class FleetMeasurer::State {
         if (now - looked < kLookSeconds) continue;
       }
       looked = now;
+      TCC_TRY_VOID(follow_again());
       if (bus_->connected() && !live().empty()) alive = now;
       if (now - alive > o_.patience) return bus_->connected() ? Result<void>(no_worker()) : lost();
       if (o_.stop && o_.stop() && now - moved > 2 * o_.ack_wait) return interrupted(open.size());
       TCC_TRY_VOID(send_again(open, now, moved));
     }
+    return {};
+  }
+
+  // A server that was started again may have forgotten who follows what.
+  Result<void> follow_again() {
+    if (!bus_->connected() || bus_->reconnects() == reconnects_) return {};
+    auto beats = bus_->follow(std::string(kBeatsStream), "tcc.beat.*", true);
+    auto results = bus_->follow(std::string(kResultsStream), result_subject(o_.run));
+    if (!beats || !results) return {};  // it is not ready yet: the next look tries again
+    beats_ = std::move(*beats), results_ = std::move(*results);
+    reconnects_ = bus_->reconnects();
     return {};
   }
 
@@ -313,8 +332,8 @@ class FleetMeasurer::State {
       Pending& p = pending_[id];
       if (!p.sent) continue;
       const double age = now - p.sent_at;
-      const bool again =
-          p.final ? age > kAskFinalSeconds : (age > kResendSeconds && !stored.contains(id)) || (empty && age > kLostSeconds);
+      const bool again = p.final ? age > kAskFinalSeconds
+                                 : (age > kResendSeconds && !stored.contains(id)) || (empty && age > kLostSeconds);
       if (again) TCC_TRY_VOID(publish(p));
     }
     return {};
@@ -348,7 +367,10 @@ class FleetMeasurer::State {
     }
     const auto at = pending_.find(answer->id);
     if (at == pending_.end()) {
-      if (!answered_.insert(answer->id).second) ++counts_.repeated;
+      if (answered_.contains(answer->id)) {
+        ++counts_.repeated;
+        return {};
+      }
       if (early_.size() >= kMostEarly) early_.erase(early_.begin());
       if (usable(*answer)) early_.emplace(answer->id, std::move(*answer));
       return {};
@@ -360,10 +382,11 @@ class FleetMeasurer::State {
     }
     if (answer->unknown_task) return explain(p);
     if (!usable(*answer))
-      return make_error(ErrorClass::kEnvironment,
-                        fmt::format("worker {} cannot measure a candidate: {}", answer->worker,
-                                    answer->trouble.empty() ? "its answer is incomplete" : sanitize(answer->trouble, 400)),
-                        "what was measured is in the store, and the same command goes on from there");
+      return make_error(
+          ErrorClass::kEnvironment,
+          fmt::format("worker {} cannot measure a candidate: {}", answer->worker,
+                      answer->trouble.empty() ? "its answer is incomplete" : sanitize(answer->trouble, 400)),
+          "what was measured is in the store, and the same command goes on from there");
     if (p.final && answer->worker != p.worker) return {};
     answered_.insert(answer->id);
     p.answer = std::move(*answer);
@@ -400,7 +423,8 @@ class FleetMeasurer::State {
   std::vector<std::string> order_;
   std::map<std::string, Answer> early_;
   std::set<std::string> answered_;
-  int64_t outstanding_ = 0;
+  int64_t outstanding_ = 0, reconnects_ = 0;
+  uint64_t again_ = 0;
   std::string finals_worker_;
   const std::shared_ptr<Stored> stored_ = std::make_shared<Stored>();
   TunerCounts counts_;
@@ -450,7 +474,7 @@ Result<std::vector<measure::Measurement>> FleetMeasurer::measure(std::span<const
       TCC_TRY(const std::string task, state_->send_task(c.naive));
       uint64_t id = combine_hash(hash_bytes(task, hash_bytes(o.run)), c.nest_hash);
       if (c.nest_hash == 0) id = combine_hash(id, hash_bytes(c.trace));
-      jobs.push_back({.id = final ? state_->final_id() : hex16(id),
+      jobs.push_back({.id = final ? state_->final_id() : state_->unused_id(id),
                       .run = o.run,
                       .task = task,
                       .tool = o.tool,
@@ -463,7 +487,8 @@ Result<std::vector<measure::Measurement>> FleetMeasurer::measure(std::span<const
     TCC_TRY(std::vector<Answer> answers, state_->ask(std::move(jobs), final));
     TCC_CHECK(answers.size() == places.size(), "every candidate has an answer");
     for (size_t i = 0; i < places.size(); ++i) {
-      if (!answers[i].measured) return environment_error("worker {} compared where it was to measure", answers[i].worker);
+      if (!answers[i].measured)
+        return environment_error("worker {} compared where it was to measure", answers[i].worker);
       state_->count(answers[i]);
       out[places[i]] = std::move(*answers[i].measured);
       out[places[i]].id = candidates[places[i]].id;

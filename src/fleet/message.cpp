@@ -244,8 +244,8 @@ Opened<std::string_view> open_sealed(std::string_view key, std::string_view subj
 }
 
 std::string task_key(const ir::Kernel& naive, const target::Target& target) {
-  const uint64_t machine = combine_hash(hash_bytes(target::target_to_json(target)),
-                                        static_cast<uint64_t>(target.cuda.simulated));
+  const uint64_t machine =
+      combine_hash(hash_bytes(target::target_to_json(target)), static_cast<uint64_t>(target.cuda.simulated));
   return hex(combine_hash(ir::hash_kernel(naive), machine));
 }
 
@@ -309,8 +309,12 @@ std::string print_answer(const Answer& answer) {
             {"trouble", answer.trouble.substr(0, kMaxText)}};
   if (answer.measured) j["measured"] = json_of(*answer.measured);
   if (const auto& c = answer.compared)
-    j["compared"] = {{"winner", static_cast<int>(c->winner)}, {"ratio", finite(c->ratio)}, {"low", finite(c->low)},
-                     {"high", finite(c->high)},               {"pairs", c->pairs},         {"failure", c->failure}};
+    j["compared"] = {{"winner", static_cast<int>(c->winner)},
+                     {"ratio", finite(c->ratio)},
+                     {"low", finite(c->low)},
+                     {"high", finite(c->high)},
+                     {"pairs", c->pairs},
+                     {"failure", c->failure}};
   return dump(std::move(j));
 }
 

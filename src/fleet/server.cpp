@@ -51,10 +51,9 @@ std::string quoted(const std::string& text) {
 
 std::string server_configuration(const ServerOptions& o, const std::string& tuner, const std::string& worker,
                                  const std::string& viewer) {
-  std::string text = fmt::format("# Written by `tcc fleet serve`.\nlisten: {}\nmax_payload: 1MB\n",
-                                 quoted(fmt::format("{}:{}", o.host.find(':') != std::string::npos ? "[" + o.host + "]"
-                                                                                                    : o.host,
-                                                    o.port)));
+  std::string text = fmt::format(
+      "# Written by `tcc fleet serve`.\nlisten: {}\nmax_payload: 1MB\n",
+      quoted(fmt::format("{}:{}", o.host.find(':') != std::string::npos ? "[" + o.host + "]" : o.host, o.port)));
   text += fmt::format("jetstream {{ store_dir: {} }}\n", quoted(o.folder + "/store"));
   if (!o.certificate_file.empty())
     text += fmt::format("tls {{ cert_file: {}, key_file: {}, timeout: 5 }}\n", quoted(o.certificate_file),
@@ -136,7 +135,8 @@ Error run_server(const std::string& folder) {
   // nats-server is in /usr/sbin, which users' paths may lack.
   for (const char* program : {"nats-server", "/usr/sbin/nats-server", "/usr/local/bin/nats-server"})
     execlp(program, "nats-server", "-c", configuration.c_str(), nullptr);
-  return {ErrorClass::kEnvironment, fmt::format("expected the program nats-server, found none: {}", std::strerror(errno)),
+  return {ErrorClass::kEnvironment,
+          fmt::format("expected the program nats-server, found none: {}", std::strerror(errno)),
           "install it (Debian: apt-get install nats-server), or run one elsewhere with server.conf of this folder",
           {}};
 }

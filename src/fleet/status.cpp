@@ -40,9 +40,8 @@ Result<FleetStatus> read_status(Bus& bus, const std::string& key) {
       c.name = worker.beat.machine_class;
       if (worker.silent < kSilentSeconds) ++c.workers, c.rate += worker.beat.rate;
       // A worker whose beat comes again is the same one.
-      const auto same = std::find_if(status.workers.begin(), status.workers.end(), [&](const WorkerStatus& w) {
-        return w.beat.worker == worker.beat.worker;
-      });
+      const auto same = std::find_if(status.workers.begin(), status.workers.end(),
+                                     [&](const WorkerStatus& w) { return w.beat.worker == worker.beat.worker; });
       if (same == status.workers.end())
         status.workers.push_back(std::move(worker));
       else

@@ -351,8 +351,8 @@ class WorkerLoop {
   std::map<std::string, TaskText> tasks_;  // guarded by running_
   std::deque<std::string> finals_;         // ids, of the thread of finals
   std::atomic<bool> draining_{false};
-  std::mutex running_;           // one program at a time
-  std::optional<Error> error_;   // guarded by running_, read at the end
+  std::mutex running_;          // one program at a time
+  std::optional<Error> error_;  // guarded by running_, read at the end
   std::mutex held_mutex_;
   Delivery* held_ = nullptr;  // guarded by held_mutex_: signals of progress are for this one
   std::mutex mutex_;
@@ -378,7 +378,10 @@ Result<void> ensure_streams(Bus& bus) {
       {.name = std::string(kResultsStream), .subjects = {"tcc.result.*"}, .max_age = 24 * kHour},
       {.name = std::string(kBeatsStream), .subjects = {"tcc.beat.*"}, .latest_only = true, .max_age = 30},
       {.name = std::string(kClassesStream), .subjects = {"tcc.class.*"}, .latest_only = true},
-      {.name = std::string(kPoisonStream), .subjects = {"tcc.poison.*"}, .max_age = 30 * 24 * kHour, .max_messages = 4096},
+      {.name = std::string(kPoisonStream),
+       .subjects = {"tcc.poison.*"},
+       .max_age = 30 * 24 * kHour,
+       .max_messages = 4096},
   };
   for (const StreamSpec& stream : streams) TCC_TRY_VOID(bus.ensure_stream(stream));
   return {};

@@ -85,7 +85,7 @@ struct JobHeader {
   double cpu_limit_seconds;
   int64_t payload_offset, payload_bytes;  // artifacts, see put_artifact
   int32_t num_artifacts;
-  int32_t sandbox;  // 1: see measure/host/sandbox.h
+  int32_t sandbox;         // 1: see measure/host/sandbox.h
   int64_t outputs_offset;  // kReference: outputs of set 0, then of set 1; each row-major
   WorkerResult result;
 };

@@ -10,8 +10,8 @@
 #include "tcc/record/store.h"
 
 using namespace cli_test;
-using fleet_test::Server;
 using Catch::Matchers::Contains;
+using fleet_test::Server;
 using nlohmann::json;
 
 namespace {
@@ -61,8 +61,8 @@ Times times_of(const fs::path& path, tcc::record::Kind kind) {
   return times;
 }
 
-const Words kSimulated = {"tune",     "zoo:mlp", "--target", "a100", "--simulate", "7",
-                          "--trials", "60",      "--quiet",  "--db"};
+const Words kSimulated = {"tune", "zoo:mlp",  "--target", "a100",    "--simulate",
+                          "7",    "--trials", "60",       "--quiet", "--db"};
 Words simulated(const std::string& db) {
   Words words = kSimulated;
   words.push_back(db);
@@ -98,8 +98,8 @@ TEST_CASE("a search on a fleet is the same search, also when its tuner is killed
   REQUIRE(resumed.exit_code == 0);
   CHECK(times_of(box.path("killed.db"), tcc::record::Kind::kSimulated) == alone);
 
-  const Outcome status = box.tcc({"fleet", "status", "--fleet", server.url(), "--fleet-secrets",
-                                  server.secrets("viewer"), "--json"});
+  const Outcome status =
+      box.tcc({"fleet", "status", "--fleet", server.url(), "--fleet-secrets", server.secrets("viewer"), "--json"});
   REQUIRE(status.exit_code == 0);
   const json facts = json::parse(status.out);
   REQUIRE(facts["workers"].size() == 2);
@@ -108,8 +108,8 @@ TEST_CASE("a search on a fleet is the same search, also when its tuner is killed
   const std::string page = slurp(fs::path(TCC_SOURCE_DIR) / "docs/json.md");
   for (const auto& [name, value] : facts["workers"][0].items()) CHECK_THAT(page, Contains("`" + name + "`"));
   for (const auto& [name, value] : facts["classes"][0].items()) CHECK_THAT(page, Contains("`" + name + "`"));
-  const Outcome table = box.tcc({"fleet", "status", "--fleet", server.url(), "--fleet-secrets",
-                                 server.secrets("viewer")});
+  const Outcome table =
+      box.tcc({"fleet", "status", "--fleet", server.url(), "--fleet-secrets", server.secrets("viewer")});
   CHECK_THAT(table.out, Contains("a100-") && Contains("waiting"));
 
   REQUIRE(box.tcc({"fleet", "drain", "--fleet", server.url(), "--fleet-secrets", server.secrets("tuner")}).exit_code ==

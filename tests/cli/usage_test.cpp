@@ -8,10 +8,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::vector<std::string> kCommands = {"tune", "build",   "run",     "verify",     "bench",
-                                            "show", "explain", "inspect", "targets",    "doctor",
-                                            "db",   "fleet",   "ops",     "zoo",        "completion",
-                                            "man"};
+const std::vector<std::string> kCommands = {"tune",    "build",   "run",        "verify", "bench", "show",
+                                            "explain", "inspect", "targets",    "doctor", "db",    "fleet",
+                                            "ops",     "zoo",     "completion", "man"};
 
 }  // namespace
 

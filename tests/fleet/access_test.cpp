@@ -118,7 +118,8 @@ TEST_CASE("a store that is full is said to be full", "[errors]") {
   NEED_FLEET();
   Server server;
   auto bus = server.connect_as("tuner");
-  REQUIRE(bus->ensure_stream({.name = "SMALL", .subjects = {"tcc.small"}, .refuse_when_full = true, .max_messages = 1}));
+  REQUIRE(
+      bus->ensure_stream({.name = "SMALL", .subjects = {"tcc.small"}, .refuse_when_full = true, .max_messages = 1}));
   REQUIRE(bus->store("tcc.small", "a", ""));
   const auto full = bus->store("tcc.small", "b", "");
   REQUIRE(!full);

@@ -247,7 +247,8 @@ TEST_CASE("messages of strangers are counted and refused, and what they ask for 
   REQUIRE(bus->store(subject, seal(key, subject, print_job(job)), "m5"));  // an unknown task
   job.id = "id2", job.tool = "test 0";
   REQUIRE(bus->store(subject, seal(key, subject, print_job(job)), "m6"));  // another version
-  REQUIRE(bus->tell(std::string(kControlSubject), seal("another key of 20 ch", kControlSubject, print_control({"", 1}))));
+  REQUIRE(
+      bus->tell(std::string(kControlSubject), seal("another key of 20 ch", kControlSubject, print_control({"", 1}))));
   REQUIRE(bus->tell(std::string(kControlSubject), seal(key, kControlSubject, print_control({"", 1}))));  // years ago
   // The worker goes on.
   auto measured = tuner->measure(some_candidates(3, 100));
@@ -288,9 +289,7 @@ TEST_CASE("machines of one class that are not equally fast do not mix") {
   NEED_FLEET();
   Server server;
   ensure_streams(*server.connect_as("tuner")).value();
-  const auto speed = [](double seconds) {
-    return [seconds](WorkerOptions& o) { o.calibration = seconds; };
-  };
+  const auto speed = [](double seconds) { return [seconds](WorkerOptions& o) { o.calibration = seconds; }; };
   WorkerThread first(server, "first", make_fake_runner(0), speed(1e-3));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   WorkerThread same(server, "same", make_fake_runner(0), speed(1.04e-3));
@@ -356,12 +355,13 @@ TEST_CASE("a tuner without workers, or without a server, says so and stops; with
     }
   } local;
   bool opened = false;
-  FleetOrLocal both(std::move(*tuner),
-                    [&]() -> Result<measure::Measurer*> {
-                      opened = true;
-                      return &local;
-                    },
-                    nullptr);
+  FleetOrLocal both(
+      std::move(*tuner),
+      [&]() -> Result<measure::Measurer*> {
+        opened = true;
+        return &local;
+      },
+      nullptr);
   auto measured = both.measure(some_candidates(2, 50));
   if (!measured) FAIL(measured.error().message);
   CHECK(opened);

@@ -1,4 +1,4 @@
-// Messages: what comes back, and what is refused.
+// Messages that come back as they were sent, and messages that are refused.
 #include <sys/resource.h>
 
 #include <catch2/catch.hpp>
@@ -174,8 +174,8 @@ TEST_CASE("100,000 hostile messages crash nothing, hang nothing and take little 
   CAPTURE(seed);
   Rng rng(seed);
   const std::string key = "0123456789abcdef0123", subject = "tcc.work.a";
-  const std::string bodies[] = {print_job(a_job()), print_answer(an_answer()), print_task(a_task()), print_beat({}),
-                                print_control({"w", 5}), print_calibration(1e-3, "w")};
+  const std::string bodies[] = {print_job(a_job()), print_answer(an_answer()), print_task(a_task()),
+                                print_beat({}),     print_control({"w", 5}),   print_calibration(1e-3, "w")};
   rusage before{};
   getrusage(RUSAGE_SELF, &before);
   int64_t opened = 0, parsed = 0;

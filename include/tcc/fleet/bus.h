@@ -20,18 +20,18 @@ bool fleet_available();
 struct StreamSpec {
   std::string name;
   std::vector<std::string> subjects;
-  bool work_queue = false;       // a message goes to one consumer, and is gone when it is acknowledged
-  bool latest_only = false;      // keeps the last message of a subject
-  bool in_memory = false;        // else in files
+  bool work_queue = false;        // a message goes to one consumer, and is gone when it is acknowledged
+  bool latest_only = false;       // keeps the last message of a subject
+  bool in_memory = false;         // else in files
   bool refuse_when_full = false;  // else the oldest goes
-  double max_age = 0;            // seconds; 0: forever
-  double duplicates = 120;       // seconds in which a message id counts once
+  double max_age = 0;             // seconds; 0: forever
+  double duplicates = 120;        // seconds in which a message id counts once
   int64_t max_messages = -1, max_bytes = -1;
 };
 struct ConsumerSpec {
   std::string stream, name, subject;
-  double ack_wait = 10;         // seconds without an acknowledgement, then the message goes to another
-  int64_t max_deliver = -1;     // deliveries of one message
+  double ack_wait = 10;      // seconds without an acknowledgement, then the message goes to another
+  int64_t max_deliver = -1;  // deliveries of one message
   int64_t max_ack_pending = 4096;
 };
 struct StreamState {
@@ -46,10 +46,10 @@ class Delivery {
   virtual ~Delivery() = default;
   virtual std::string_view data() const = 0;
   virtual std::string subject() const = 0;
-  virtual int64_t deliveries() const = 0;      // 1: the first
+  virtual int64_t deliveries() const = 0;        // 1: the first
   virtual int64_t unix_nanoseconds() const = 0;  // when the server stored it, by its clock
   virtual void acknowledge() = 0;
-  virtual void in_progress() = 0;  // begins ack_wait anew
+  virtual void in_progress() = 0;            // begins ack_wait anew
   virtual void give_back(double delay) = 0;  // seconds until another gets it
 };
 

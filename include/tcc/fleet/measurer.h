@@ -1,6 +1,6 @@
-// The tuner's side of a fleet: a measurer whose candidates are measured by workers on other machines. The search decides
-// everything; it publishes candidates as traces of tasks and gets their measurements. An answer counts once, whatever is
-// delivered twice.
+// The tuner's side of a fleet: a measurer whose candidates are measured by workers on other machines. The search
+// decides everything; it publishes candidates as traces of tasks and gets their measurements. An answer counts once,
+// whatever is delivered twice.
 #pragma once
 
 #include <functional>
@@ -22,10 +22,10 @@ struct TunerOptions {
   std::string tool;  // version of tcc; workers of another one do not count
   // Of this run: answers to what an interrupted run of the same name asked are taken over. See is_name().
   std::string run;
-  double patience = 60;      // seconds without any worker, or without the server, before it gives up
-  double ack_wait = 10;      // seconds without a sign of the worker, then the candidate goes to another
-  int64_t window = 4096;     // candidates that are published and not answered
-  std::function<bool()> stop;                    // may be empty
+  double patience = 60;        // seconds without any worker, or without the server, before it gives up
+  double ack_wait = 10;        // seconds without a sign of the worker, then the candidate goes to another
+  int64_t window = 4096;       // candidates that are published and not answered
+  std::function<bool()> stop;  // may be empty
   std::function<void(const std::string&)> note;  // sentences for the user, at once; may be empty
 };
 
@@ -67,7 +67,7 @@ class FleetMeasurer : public measure::Measurer {
 // The fleet, and this machine from the moment on that the fleet is lost.
 class FleetOrLocal : public measure::Measurer {
  public:
-  // `open_local` is called at most once. Errors of it: this machine cannot stand in, and why.
+  // `open_local` is called at most once. Errors of it: this machine cannot replace the fleet, and why.
   FleetOrLocal(std::unique_ptr<FleetMeasurer> fleet, std::function<Result<measure::Measurer*>()> open_local,
                std::function<void(const std::string&)> note);
   ~FleetOrLocal() override;

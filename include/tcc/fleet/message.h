@@ -29,9 +29,9 @@ inline constexpr int64_t kSchema = 1;
 inline constexpr size_t kMaxMessageBytes = size_t{1} << 20;  // of every message; the server's own limit
 inline constexpr size_t kMaxJobBytes = size_t{256} << 10;
 
-inline constexpr std::string_view kTasksStream = "TCC_TASKS", kResultsStream = "TCC_RESULTS", kBeatsStream = "TCC_BEATS",
-                                  kClassesStream = "TCC_CLASSES", kPoisonStream = "TCC_POISON",
-                                  kControlSubject = "tcc.control";
+inline constexpr std::string_view kTasksStream = "TCC_TASKS", kResultsStream = "TCC_RESULTS",
+                                  kBeatsStream = "TCC_BEATS", kClassesStream = "TCC_CLASSES",
+                                  kPoisonStream = "TCC_POISON", kControlSubject = "tcc.control";
 inline constexpr std::string_view kWorkersConsumer = "workers";
 std::string work_stream(const std::string& machine_class);  // "TCC_WORK_<class>"
 std::string work_subject(const std::string& machine_class);
@@ -78,7 +78,7 @@ struct Job {
   std::string tool;     // version of the tuner's tcc
   uint64_t number = 0;  // measure::Candidate::run
   int64_t threads = 1;
-  std::vector<Program> programs;                    // one is measured, two are compared
+  std::vector<Program> programs;                      // one is measured, two are compared
   measure::PairAim aim = measure::PairAim::kWhoWins;  // of a comparison
 };
 std::string print_job(const Job& job);
@@ -103,7 +103,7 @@ struct Beat {
   int64_t threads = 1;
   record::Kind kind = record::Kind::kMeasured;
   bool compares = false;
-  double calibration = 0;  // seconds of the calibration kernel; 0 = it has none
+  double calibration = 0;        // seconds of the calibration kernel; 0 = it has none
   int64_t started = 0, now = 0;  // unix milliseconds, by the worker's clock
   std::string state;             // "ready", "measuring", "draining", "ended"
   int64_t done = 0, failed = 0, refused = 0, poisoned = 0, redelivered = 0;

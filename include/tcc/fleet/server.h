@@ -9,7 +9,7 @@
 namespace tcc::fleet {
 
 struct ServerOptions {
-  std::string folder;            // of the files and of the store
+  std::string folder;              // of the files and of the store
   std::string host = "127.0.0.1";  // that it listens on
   int64_t port = 4222;
   std::string certificate_file, key_file, ca_file;  // TLS; "" = none. ca_file: of clients' secrets

@@ -26,8 +26,8 @@ struct FleetStatus {
   int64_t poison = 0;   // candidates that are set aside
   int64_t refused = 0;  // beats that could not be read: of another key or version
 };
-inline constexpr double kMostClockSkew = 30;   // seconds; more is worth a warning
-inline constexpr double kSilentSeconds = 10;   // a worker that is silent for longer does not count as live
+inline constexpr double kMostClockSkew = 30;  // seconds; more is worth a warning
+inline constexpr double kSilentSeconds = 10;  // a worker that is silent for longer does not count as live
 
 Result<FleetStatus> read_status(Bus& bus, const std::string& key);
 // Asks a worker, or all ("") to end when they have answered what they measure.

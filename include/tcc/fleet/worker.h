@@ -36,9 +36,9 @@ struct WorkerOptions {
   std::string platform;
   int64_t threads = 1;
   std::string tool;
-  double calibration = 0;                        // seconds of the calibration kernel here; 0 = not compared
-  double ack_wait = 10;                          // as the tuner's, see TunerOptions
-  int64_t poison_after = 3;                      // deliveries that ended without an answer
+  double calibration = 0;    // seconds of the calibration kernel here; 0 = not compared
+  double ack_wait = 10;      // as the tuner's, see TunerOptions
+  int64_t poison_after = 3;  // deliveries that ended without an answer
   double beat_seconds = 2;
   std::function<bool()> stop;                    // true: finish what is measured, then end; may be empty
   std::function<void(const std::string&)> note;  // sentences for the user; may be empty
