@@ -37,10 +37,10 @@ Result<void> parse_secrets(std::string_view text, const std::string& file, Acces
     const std::string name(row.substr(0, blank));
     const std::string value(trimmed(row.substr(blank)));
     bool known = false;
-#define TCC_X(member, is_file)                                                              \
-  if (name == #member) {                                                                    \
-    known = true;                                                                           \
-    access.member = is_file && !value.starts_with('/') ? (folder / value).string() : value; \
+#define TCC_X(member, is_file)                                                                                  \
+  if (name == #member) {                                                                                        \
+    known = true;                                                                                               \
+    if (!value.empty()) access.member = is_file && !value.starts_with('/') ? (folder / value).string() : value; \
   }
     TCC_FLEET_SECRETS(TCC_X)
 #undef TCC_X

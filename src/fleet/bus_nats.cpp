@@ -14,7 +14,7 @@
 namespace tcc::fleet {
 namespace {
 
-constexpr int64_t kCallMilliseconds = 5000;
+constexpr int64_t kFlushMilliseconds = 5000;
 constexpr int64_t kReconnectMilliseconds = 200;
 constexpr int kNatsBufferBytes = 32 << 20;   // of messages that wait for a server that is gone for a moment
 constexpr int kNatsPendingMessages = 65536;  // that arrived and were not looked at
@@ -50,7 +50,7 @@ tl::unexpected<Error> failure(natsStatus status, jsErrCode code, const std::stri
     return make_error(ErrorClass::kEnvironment, what + ": the NATS server does not permit it to this user",
                       "use the secrets of the role: tuner, worker or viewer; see docs/fleet.md");
   if (status == NATS_TIMEOUT)
-    return make_error(ErrorClass::kEnvironment, what + ": the NATS server did not answer within 5 s",
+    return make_error(ErrorClass::kEnvironment, what + ": the NATS server did not answer in time",
                       "it may be overloaded, or the user of these secrets may lack the permission");
   return make_error(ErrorClass::kEnvironment, fmt::format("{}: {}", what, sanitize(text, 300)));
 }
@@ -242,7 +242,7 @@ class NatsBus : public Bus {
     jsPubOptions options;
     jsPubOptions_Init(&options);
     options.MsgId = id.c_str();
-    options.MaxWait = kCallMilliseconds;
+    options.MaxWait = kFlushMilliseconds;
     // The library gives the message back with the server's word; the callback is found by the message's id.
     {
       std::lock_guard lock(waiting_->mutex);
@@ -298,7 +298,7 @@ class NatsBus : public Bus {
   Result<void> tell(const std::string& subject, std::string_view data) override {
     natsStatus status =
         natsConnection_Publish(connection_.get(), subject.c_str(), data.data(), static_cast<int>(data.size()));
-    if (status == NATS_OK) status = natsConnection_FlushTimeout(connection_.get(), kCallMilliseconds);
+    if (status == NATS_OK) status = natsConnection_FlushTimeout(connection_.get(), kFlushMilliseconds);
     if (status != NATS_OK) return failure(status, {}, fmt::format("message for {}", subject));
     return {};
   }
@@ -365,7 +365,7 @@ Result<void> set_options(natsOptions* o, const Access& access, const std::string
   natsStatus s = natsOptions_SetURL(o, access.url.c_str());
   const auto set = [&](natsStatus next) { s = s == NATS_OK ? next : s; };
   set(natsOptions_SetName(o, name.c_str()));
-  set(natsOptions_SetTimeout(o, kCallMilliseconds));
+  set(natsOptions_SetTimeout(o, kFlushMilliseconds));
   set(natsOptions_SetMaxReconnect(o, -1));
   set(natsOptions_SetReconnectWait(o, kReconnectMilliseconds));
   set(natsOptions_SetReconnectJitter(o, kReconnectMilliseconds / 2, kReconnectMilliseconds / 2));
@@ -415,9 +415,9 @@ Result<std::shared_ptr<Bus>> Bus::connect(const Access& access, const std::strin
   auto waiting = std::make_shared<NatsBus::Waiting>();
   jsOptions js_options;
   jsOptions_Init(&js_options);
-  js_options.Wait = kCallMilliseconds;
+  js_options.Wait = static_cast<int64_t>(access.patience * 1e3);
   js_options.PublishAsync.MaxPending = kInFlight;
-  js_options.PublishAsync.StallWait = kCallMilliseconds;
+  js_options.PublishAsync.StallWait = kFlushMilliseconds;
   js_options.PublishAsync.AckHandler = &NatsBus::on_stored;
   js_options.PublishAsync.AckHandlerClosure = waiting.get();
   jsCtx* js = nullptr;

@@ -1,4 +1,6 @@
 // Who may connect, and what each role may do.
+#include <sys/stat.h>
+
 #include <cstdlib>
 
 #include "fleet/server.h"
@@ -48,7 +50,9 @@ TEST_CASE("servers that are absent, strange or closed to this user get a message
 TEST_CASE("each role may do what it needs, and no more", "[errors]") {
   NEED_FLEET();
   Server server;
-  auto tuner = server.connect_as("tuner"), worker = server.connect_as("worker"), viewer = server.connect_as("viewer");
+  // What is not permitted gets no answer.
+  auto tuner = server.connect_as("tuner"), worker = server.connect_as("worker", 1),
+       viewer = server.connect_as("viewer", 1);
   REQUIRE(ensure_streams(*tuner));
   CHECK(!ensure_streams(*worker) == false);  // they exist: nothing is made
   CHECK(!worker->ensure_stream({.name = "MINE", .subjects = {"mine"}}));

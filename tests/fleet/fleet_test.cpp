@@ -132,7 +132,7 @@ class CountingRunner : public Runner {
 TEST_CASE("workers share the candidates, and each is measured once") {
   NEED_FLEET();
   Server server;
-  ensure_streams(*server.connect_as("tuner")).value();
+  REQUIRE(ensure_streams(*server.connect_as("tuner")));
   std::multiset<uint64_t> runs;
   std::mutex mutex;
   WorkerThread a(server, "a", std::make_unique<CountingRunner>(runs, mutex, 0.002)),
@@ -171,7 +171,7 @@ TEST_CASE("a candidate whose worker falls silent goes to another; one that ends 
   NEED_FLEET();
   Server server;
   auto bus = server.connect_as("tuner");
-  ensure_streams(*bus).value();
+  REQUIRE(ensure_streams(*bus));
   std::multiset<uint64_t> runs;
   std::mutex mutex;
   const TunerOptions options = tuner_options(server, "run");
@@ -230,7 +230,7 @@ TEST_CASE("messages of strangers are counted and refused, and what they ask for 
   NEED_FLEET();
   Server server;
   auto bus = server.connect_as("tuner");
-  ensure_streams(*bus).value();
+  REQUIRE(ensure_streams(*bus));
   std::multiset<uint64_t> runs;
   std::mutex mutex;
   WorkerThread worker(server, "w", std::make_unique<CountingRunner>(runs, mutex, 0));
@@ -264,7 +264,7 @@ TEST_CASE("a worker drains when it is asked to") {
   NEED_FLEET();
   Server server;
   auto bus = server.connect_as("tuner");
-  ensure_streams(*bus).value();
+  REQUIRE(ensure_streams(*bus));
   WorkerThread a(server, "a", make_fake_runner(0.01)), b(server, "b", make_fake_runner(0.01));
   auto tuner = open_tuner(server, "run");
   std::jthread later([&] {
@@ -288,7 +288,7 @@ TEST_CASE("a worker drains when it is asked to") {
 TEST_CASE("machines of one class that are not equally fast do not mix") {
   NEED_FLEET();
   Server server;
-  ensure_streams(*server.connect_as("tuner")).value();
+  REQUIRE(ensure_streams(*server.connect_as("tuner")));
   const auto speed = [](double seconds) { return [seconds](WorkerOptions& o) { o.calibration = seconds; }; };
   WorkerThread first(server, "first", make_fake_runner(0), speed(1e-3));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -309,7 +309,7 @@ TEST_CASE("machines of one class that are not equally fast do not mix") {
 TEST_CASE("a server that is started again loses nothing") {
   NEED_FLEET();
   Server server;
-  ensure_streams(*server.connect_as("tuner")).value();
+  REQUIRE(ensure_streams(*server.connect_as("tuner")));
   WorkerThread a(server, "a", make_fake_runner(0.02)), b(server, "b", make_fake_runner(0.02));
   auto tuner = open_tuner(server, "run");
   std::jthread restart([&] {

@@ -105,8 +105,10 @@ class Server {
     if (!read) FAIL(read.error().message);
     return access;
   }
-  std::shared_ptr<fleet::Bus> connect_as(const std::string& role) const {
-    auto bus = fleet::Bus::connect(access(role), "test");
+  std::shared_ptr<fleet::Bus> connect_as(const std::string& role, double patience = 5) const {
+    fleet::Access as = access(role);
+    as.patience = patience;
+    auto bus = fleet::Bus::connect(as, "test");
     if (!bus) FAIL(bus.error().message + "; " + bus.error().hint);
     return *bus;
   }

@@ -15,7 +15,8 @@ struct Access {
   std::string user, password, token, nkey, nkey_seed_file, credentials_file;
   // TLS: authorities that the server's certificate is checked with, "" = the system's; this side's certificate and key.
   std::string ca_file, certificate_file, key_file;
-  std::string key;  // shared by all of a fleet: authenticates messages
+  std::string key;      // shared by all of a fleet: authenticates messages
+  double patience = 5;  // seconds that the server may take to answer a request
 
   bool tls() const { return url.starts_with("tls://"); }
 };
