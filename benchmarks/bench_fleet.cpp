@@ -433,11 +433,11 @@ std::pair<double, std::map<uint64_t, double>> real_rate(int workers, const std::
                                           "--json"};
   const std::string json_path = server.path("out.json");
   const Stopwatch watch;
-  Child tuner([&, words]() mutable {
+  Child tuner([&, copy = std::vector<std::string>(words)]() mutable {
     const int out = open(json_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     dup2(out, 1);
     std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
+    for (std::string& word : copy) argv.push_back(word.data());
     argv.push_back(nullptr);
     execvp(argv[0], argv.data());
   });
