@@ -3,6 +3,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "model_bytes.h"
 #include "runner.h"
@@ -103,7 +104,8 @@ TEST_CASE("a search on a fleet is the same search, also when its tuner is killed
   REQUIRE(status.exit_code == 0);
   const json facts = json::parse(status.out);
   REQUIRE(facts["workers"].size() == 2);
-  CHECK(facts["workers"][0]["done"].get<int64_t>() + facts["workers"][1]["done"].get<int64_t>() >= 120);
+  CHECK(facts["workers"][0]["done"].get<int64_t>() + facts["workers"][1]["done"].get<int64_t>() >=
+        60);  // beats come every two seconds
   CHECK(facts["classes"][0]["waiting"] == 0);
   const std::string page = slurp(fs::path(TCC_SOURCE_DIR) / "docs/json.md");
   for (const auto& [name, value] : facts["workers"][0].items()) CHECK_THAT(page, Contains("`" + name + "`"));
@@ -135,7 +137,10 @@ TEST_CASE("workers measure, compare finalists, and end on SIGTERM", "[cli]") {
   for (const tcc::record::Record& r : (*store)->all().value()) {
     if (r.kind != tcc::record::Kind::kMeasured) continue;
     CHECK(r.threads == 1);
-    if (r.status == tcc::record::Status::kOk) ++right, CHECK(!r.gate.empty()), CHECK(!r.device.empty());
+    if (r.status != tcc::record::Status::kOk) continue;
+    ++right;
+    CHECK(!r.gate.empty());
+    CHECK(!r.device.empty());
   }
   CHECK(right >= 20);
   const Outcome ended = worker.stop(SIGTERM);
