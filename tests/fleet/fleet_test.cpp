@@ -9,6 +9,7 @@
 #include "tcc/fleet/status.h"
 #include "tcc/fleet/worker.h"
 #include "tcc/ir/text.h"
+#include "tcc/support/rng.h"
 
 using namespace tcc;
 using namespace tcc::fleet;
@@ -250,6 +251,16 @@ TEST_CASE("messages of strangers are counted and refused, and what they ask for 
   REQUIRE(
       bus->tell(std::string(kControlSubject), seal("another key of 20 ch", kControlSubject, print_control({"", 1}))));
   REQUIRE(bus->tell(std::string(kControlSubject), seal(key, kControlSubject, print_control({"", 1}))));  // years ago
+  // Most carry the right key and a damaged body.
+  constexpr int kDamaged = 2000;
+  Rng rng(5);
+  for (int i = 0; i < kDamaged; ++i) {
+    std::string body = print_job(job);
+    body.resize(1 + rng.next() % (body.size() - 1));
+    std::string message = seal(key, subject, body);
+    if (i % 4 == 0) message[rng.next() % message.size()] ^= 1;
+    REQUIRE(bus->store(subject, message, fmt::format("d{}", i)));
+  }
   // The worker goes on.
   auto measured = tuner->measure(some_candidates(3, 100));
   REQUIRE(measured);
@@ -257,7 +268,7 @@ TEST_CASE("messages of strangers are counted and refused, and what they ask for 
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   const auto report = worker.stop();
   REQUIRE(report);
-  CHECK(report->refused == 7);
+  CHECK(report->refused == 7 + kDamaged);
 }
 
 TEST_CASE("a worker drains when it is asked to") {
