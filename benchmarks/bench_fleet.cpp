@@ -413,7 +413,7 @@ std::pair<double, std::map<uint64_t, double>> real_rate(int workers, const std::
   const std::vector<std::string> words = {TCC_PROGRAM_PATH,
                                           "tune",
                                           "zoo:resnet18",
-                                          "--zoo-image",
+                                          "--image",
                                           "64",
                                           "--tasks",
                                           "0-3",
@@ -450,7 +450,8 @@ std::pair<double, std::map<uint64_t, double>> real_rate(int workers, const std::
   std::map<uint64_t, double> best;
   const auto store = record::Store::open(db, record::Store::Mode::kReadOnly);
   int64_t records = 0;
-  for (const record::Record& r : (*store)->all().value())
+  const auto all = (*store)->all().value();
+  for (const record::Record& r : all)
     if (r.kind == record::Kind::kMeasured && r.status == record::Status::kOk) {
       ++records;
       if (double& b = best[r.task]; b == 0 || r.median < b) b = r.median;
@@ -462,7 +463,7 @@ void add_two_cores_row(std::vector<Row>& rows) {
   if (!wanted("fleet.2cores")) return;
   const std::vector<int> cpus = usable_cpus();
   if (cpus.size() < 2) return;
-  constexpr int64_t kTrials = 192;
+  constexpr int64_t kTrials = 96;
   const auto one = real_rate(1, cpus, kTrials), two = real_rate(2, cpus, kTrials);
   rows.push_back({"fleet.2cores", two.first, "candidates/s", "1 core", one.first, two.first / one.first});
   double sum_one = 0, sum_two = 0;

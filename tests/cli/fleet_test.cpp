@@ -55,7 +55,8 @@ Times times_of(const fs::path& path, tcc::record::Kind kind) {
   auto store = tcc::record::Store::open(path.string(), tcc::record::Store::Mode::kReadOnly);
   if (!store) FAIL(store.error().message);
   Times times;
-  for (const tcc::record::Record& r : (*store)->all().value()) {
+  const auto all = (*store)->all().value();
+  for (const tcc::record::Record& r : all) {
     if (r.kind != kind) continue;
     CHECK(times.emplace(std::pair(r.task, r.nest_hash), r.status == tcc::record::Status::kOk ? r.median : -1).second);
   }
@@ -134,7 +135,8 @@ TEST_CASE("workers measure, compare finalists, and end on SIGTERM", "[cli]") {
   auto store = tcc::record::Store::open(box.str("real.db"), tcc::record::Store::Mode::kReadOnly);
   REQUIRE(store);
   int64_t right = 0;
-  for (const tcc::record::Record& r : (*store)->all().value()) {
+  const auto all = (*store)->all().value();
+  for (const tcc::record::Record& r : all) {
     if (r.kind != tcc::record::Kind::kMeasured) continue;
     CHECK(r.threads == 1);
     if (r.status != tcc::record::Status::kOk) continue;
