@@ -39,9 +39,9 @@ void add_model(Options& options, ModelArguments& model, const char* what, bool r
   options
       .option("--winograd", model.winograd,
               "Compute 3x3 convolutions by Winograd tiles of 2x2 or 4x4 outputs where an estimate prefers them: fewer "
-              "products, less accurate; 0: never")
+              "products, less accurate; 0: never; auto: tune measures all forms, and the fastest one is built")
       .value("M")
-      .one_of({"0", "2", "4"})
+      .one_of({"auto", "0", "2", "4"})
       .show_default()
       .noted(model.given);
   options

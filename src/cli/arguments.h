@@ -28,7 +28,7 @@ struct ModelArguments {
   std::string zoo_precision = "f32";
   uint64_t zoo_seed = 1;
   std::string layouts = "plain";
-  int64_t winograd = 0;
+  std::string winograd = "auto";
   std::string precision = "f32";
   std::vector<std::string> given, zoo_given;  // options of models, and of zoo models, that the call has
 };

@@ -5,6 +5,7 @@
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
+#include "tcc/driver/forms.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/machine_facts.h"
 #include "tcc/driver/records.h"
@@ -143,7 +144,7 @@ Result<int> time_schedule(const BenchArguments& a, const std::string& trace, con
   TCC_TRY(driver::Program program, driver::make_program(model, target));
   TCC_TRY(size_t index, driver::find_task(program, task));
   TCC_TRY(const driver::ScheduleTime t,
-          driver::bench_schedule(program.tasks.tasks[index], trace, name, target,
+          driver::bench_schedule(driver::find_form(program, index, task), trace, name, target,
                                  static_cast<int>(threads_or_all(a.library.threads)), a.library.target.cuda_driver));
   for (const std::string& note : t.notes) remark(a.common.quiet, "note: " + note);
   if (a.common.json) {

@@ -6,6 +6,7 @@
 #include "cli/json.h"
 #include "cli/output.h"
 #include "cli/text_table.h"
+#include "tcc/driver/forms.h"
 
 namespace tcc::cli {
 namespace {
@@ -183,6 +184,7 @@ Json report_json(const driver::BenchReport& report, const target::Target& host) 
   for (const driver::KernelTime& k : report.kernels) {
     if (k.time.runs == 0) continue;
     Json kernel = TCC_JSON(k, key, workload);
+    kernel["form"] = driver::form_of(k.workload);
     kernel["nodes"] = task::nodes_to_json<Json>(k.nodes);
     kernel.update(TCC_JSON(k, weight, tuned, flops, bytes));
     kernel["seconds_alone"] = k.alone > 0 ? Json(k.alone) : Json();

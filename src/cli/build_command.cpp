@@ -6,12 +6,14 @@
 #include <sstream>
 
 #include "cli/command.h"
+#include "cli/form_report.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/compile.h"
+#include "tcc/driver/forms.h"
 #include "tcc/driver/show.h"
 #include "tcc/driver/tune.h"
 #include "tcc/support/files.h"
@@ -109,6 +111,7 @@ Json report_json(const driver::BuildReport& report) {
   json["kernels"] = Json::array();
   for (const driver::KernelChoice& k : report.kernels) {
     Json kernel = TCC_JSON(k, key, workload);
+    kernel["form"] = driver::form_of(k.workload);
     kernel["nodes"] = task::nodes_to_json<Json>(k.nodes);
     kernel.update(TCC_JSON(k, weight, target, calibrated, tuned));
     kernel["record"] = package::origin_name(k.origin);
@@ -161,7 +164,7 @@ void remark_on_predictions(const BuildArguments& a, const driver::BuildReport& r
 // Writes each kernel, as it is after one pass of its lowering or at every stage, beside the library.
 Result<void> dump_kernels(const BuildArguments& a, const driver::Model& model, const driver::BuildOptions& options) {
   for (const target::Target& target : options.targets) {
-    TCC_TRY(const driver::Program program, driver::make_program(model, target));
+    TCC_TRY(const driver::Program program, driver::make_program(model, target, {options.store, options.threads}));
     for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
       const std::string of = options.targets.size() == 1 ? "" : "." + target.name;
       const std::string task = std::to_string(i);
@@ -189,7 +192,7 @@ Result<bool> measure_missing(const BuildArguments& a, driver::Effort effort, con
   InterruptGuard interrupts;
   for (const target::Target& target : options.targets) {
     TCC_TRY_VOID(driver::check_tunable(target));
-    TCC_TRY(const driver::Program program, driver::make_program(model, target));
+    TCC_TRY(const driver::Program program, driver::make_program(model, target, {store.get(), options.threads}));
     driver::TuneRequest request;
     request.target = target;
     request.options.threads = backend::backend_of(target).by_threads ? options.threads : 1;
@@ -268,6 +271,7 @@ Result<int> build(const BuildArguments& a) {
   for (const driver::KernelChoice& kernel : report.kernels)
     for (const std::string& record : kernel.passed_over)
       print_warning(fmt::format("{} {}: {}; the next best is used", kernel.key, kernel.workload, sanitize(record)));
+  print_refused_forms(report.refused_forms, a.model.winograd != "auto");
   remark_on_predictions(a, report);
   print_report(a, report);
   return kOk;

@@ -6,6 +6,7 @@
 #include "cli/lookup.h"
 #include "cli/output.h"
 #include "cli/text_table.h"
+#include "tcc/driver/forms.h"
 #include "tcc/driver/history.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
@@ -64,13 +65,14 @@ Result<int> show_record(const DbArguments& a) {
   TCC_TRY(auto store, Store::open(path, Store::Mode::kReadOnly));
   TCC_TRY(const record::Record r, driver::find_record(*store, id));
   if (a.common.json) {
-    Json json = {{"record", id}};
+    Json json = {{"record", id}, {"form", driver::form_of(r.workload)}};
     json.update(Json::parse(driver::record_to_json(r)));
     return print_json(json);
   }
   std::vector<std::vector<std::string>> rows = {
       {"record", fmt::format("{}, {} {}", id, record::kind_name(r.kind), record::status_name(r.status))},
       {"task", fmt::format("{} {}", record::hash_text(r.task), r.workload)},
+      {"form", driver::form_of(r.workload)},
       {"target", fmt::format("{}, {}, {}", r.target, r.isa, plural(r.threads, "thread"))},
       {"machine", r.platform.empty() ? "not known" : r.platform},
       {"space", r.space.empty() ? "not known" : r.space}};
@@ -258,8 +260,11 @@ Result<Json> store_json(const std::string& path) {
   Json json = {{"file", s.path},           {"records", s.records},         {"by_status", s.by_status},
                {"by_target", s.by_target}, {"by_platform", s.by_platform}, {"oldest", s.oldest},
                {"newest", s.newest},       {"tasks", Json::array()}};
-  for (const driver::TaskRecords& t : s.tasks)
-    json["tasks"].push_back(TCC_JSON(t, key, workload, target, platform, threads, records, best_seconds));
+  for (const driver::TaskRecords& t : s.tasks) {
+    Json task = TCC_JSON(t, key, workload, target, platform, threads, records, best_seconds);
+    task["form"] = driver::form_of(t.workload);
+    json["tasks"].push_back(std::move(task));
+  }
   return json;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/explain_json.h"
 
 #include "cli/counts.h"
+#include "tcc/driver/forms.h"
 
 namespace tcc::cli {
 namespace {
@@ -23,6 +24,7 @@ Json list_json(const List& list, Json (*item)(const typename List::value_type&))
 
 Json explanation_json(const driver::Explanation& e) {
   Json json = TCC_JSON(e, key, workload);
+  json["form"] = driver::form_of(e.workload);
   json["nodes"] = task::nodes_to_json<Json>(e.nodes);
   json.update(TCC_JSON(e, tuned, predicted, calibrated, note, seconds, flops, loops, design_spaces, draws, legal));
   json["bound"] = TCC_JSON(e.bounds, by, share, beaten, busy_threads, measured_rates, advice);

@@ -119,7 +119,7 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
   driver::ModelSource source;
   source.model = arguments.model;
   source.reseed = arguments.reseed;
-  source.winograd = arguments.winograd;
+  source.winograd = arguments.winograd == "auto" ? driver::kAutoForm : arguments.winograd.at(0) - '0';
   source.precision = target::find_precision(arguments.precision).value();
   source.import_options.external_symlinks = arguments.external_symlinks;
   source.layouts = arguments.layouts == "blocked" ? driver::Layouts::kBlocked
@@ -287,8 +287,9 @@ Result<OpenTasks> open_tasks(const TaskArguments& arguments) {
   OpenTasks open;
   TCC_TRY(open.target, open_target(arguments.target));
   TCC_TRY(open.model, open_model(arguments.model));
-  TCC_TRY(open.program, driver::make_program(open.model, open.target));
   TCC_TRY(open.records, open_records(arguments.records));
+  TCC_TRY(open.program,
+          driver::make_program(open.model, open.target, {open.records.all, threads_or_all(arguments.threads)}));
   return open;
 }
 

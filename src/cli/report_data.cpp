@@ -5,6 +5,7 @@
 
 #include "cli/explain_json.h"
 #include "cli/output.h"
+#include "tcc/driver/forms.h"
 #include "tcc/driver/records.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
@@ -96,6 +97,7 @@ Json library_task(const Json& t, int64_t number) {
   Json json = {{"number", number},
                {"key", text_of(t, "key")},
                {"workload", text_of(t, "workload")},
+               {"form", driver::form_of(text_of(t, "workload"))},
                {"nodes", task::nodes_to_json<Json>(task::nodes_from_json(member(t, "nodes")))},
                {"weight", std::max(number_of(t, "count"), 1.0)},
                {"flops", number_of(t, "flops")},

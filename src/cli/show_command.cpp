@@ -40,7 +40,10 @@ void declare(Options& options, ShowArguments& a) {
 
 Json task_json(const driver::TaskSummary& t) {
   Json json = {{"task", t.number}};
-  json.update(TCC_JSON(t, key, workload));
+  json.update(TCC_JSON(t, key, workload, form));
+  json["forms"] = Json::array();
+  for (const driver::FormSummary& f : t.forms)
+    json["forms"].push_back(TCC_JSON(f, form, key, records, best_seconds, disturbed));
   json["nodes"] = task::nodes_to_json<Json>(t.nodes);
   json.update(TCC_JSON(t, weight, flops, records, best_seconds, threads, predicted, disturbed));
   return json;
@@ -123,6 +126,10 @@ Result<int> show_one(const ShowArguments& a) {
     return print_json(json);
   }
   std::string text = task_table({details.summary});
+  for (const driver::FormSummary& f : details.summary.forms)
+    text +=
+        fmt::format("form {}: {}, {}, best {}{}\n", f.form, f.key, plural(f.records, "record"),
+                    format_time(f.best_seconds, f.disturbed), f.form == details.summary.form ? "; shown below" : "");
   text += "\n-- the plain loop nest\n" + details.nest;
   text += fmt::format("\n-- {}\n", schedule_text(details));
   if (details.tuned && !details.note.empty()) text += details.note + "\n";

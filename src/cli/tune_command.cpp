@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cli/command.h"
+#include "cli/form_report.h"
 #include "cli/interrupt.h"
 #include "cli/lookup.h"
 #include "cli/output.h"
@@ -129,6 +130,7 @@ Result<int> tune(const TuneArguments& a) {
     request.afterwards = [&first](double command, double build) {
       return driver::gain_seconds(driver::gain_timing(command), build, first.predicted_seconds);
     };
+  print_refused_forms(program.refused_forms, a.model.winograd != "auto");
   if (effort != driver::Effort::kConstruct) print_plan(a, program, request, db);
   if (effort != driver::Effort::kConstruct && backend::backend_of(target).runs_on_host(target))
     request.device = measured_device(a.common.quiet);

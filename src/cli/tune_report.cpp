@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 
+#include "cli/form_report.h"
 #include "cli/gain_report.h"
 #include "cli/json.h"
 #include "cli/output.h"
 #include "cli/text_table.h"
+#include "tcc/driver/forms.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
@@ -90,7 +92,9 @@ std::string task_table(const driver::TuneReport& report, const driver::Program& 
     row.push_back(std::to_string(t.result.trials));
     table.add(std::move(row));
   }
-  return table.text() + disturbed_legend(disturbed_tasks(report) > 0);
+  std::vector<std::string> numbers;
+  for (size_t i = 0; i < report.tasks.size(); ++i) numbers.push_back(number_of(i, chosen));
+  return table.text() + disturbed_legend(disturbed_tasks(report) > 0) + forms_text(report, numbers);
 }
 
 // Proposals fall into four heaps: seen before, refused by the compiler, ranked too low to be worth a measurement,
@@ -158,6 +162,10 @@ Json report_json(const driver::TuneReport& report, const driver::Program& progra
   for (size_t i = 0; i < report.tasks.size(); ++i) {
     const driver::TunedTask& t = report.tasks[i];
     Json task = TCC_JSON(t.result, key, workload);
+    task["form"] = driver::form_of(t.result.workload);
+    task["forms"] = Json::array();
+    for (const driver::TunedForm& f : t.forms)
+      task["forms"].push_back(TCC_JSON(f, form, key, trials, best_seconds, beaten));
     task["nodes"] = task::nodes_to_json<Json>(nodes_of_task(program, i, chosen));
     task["weight"] = t.result.weight;
     task["flops"] = t.flops;

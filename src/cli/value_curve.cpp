@@ -16,7 +16,9 @@ constexpr double kCells = 40;
 void ValueCurve::add(const search::Progress& p) {
   trials_ = std::max(trials_, p.trials);
   if (p.kind != search::Progress::Kind::kRound || p.task < 0 || static_cast<size_t>(p.task) >= best_.size()) return;
-  best_[static_cast<size_t>(p.task)] = p.best_seconds;
+  // Rounds of a task may be about different forms of it.
+  double& best = best_[static_cast<size_t>(p.task)];
+  if (p.best_seconds > 0) best = best > 0 ? std::min(best, p.best_seconds) : p.best_seconds;
   double sum = 0;
   for (size_t i = 0; i < best_.size(); ++i) {
     if (best_[i] <= 0) return;

@@ -128,7 +128,8 @@ std::vector<std::string> advise(const BoundsQuery& q, const target::Target& targ
             ? "starting the threads takes as long as the work: a larger batch, or --threads 1"
             : "launching the kernel takes as long as the work: a larger batch, or a CUDA graph of the run");
   if (bounds.by == kArithmetic && is_plain_3x3(anchor) && (q.source == nullptr || q.source->winograd == 0))
-    advice.emplace_back("--winograd 4 computes this convolution with fewer products, less accurately");
+    advice.emplace_back(
+        "--winograd auto also measures forms of this convolution with fewer products, which are less accurate");
   if (!shorter.empty() && ((bounds.by == kArithmetic && contraction) || moves))
     advice.push_back(moves ? fmt::format("--precision {} halves the bytes that move", shorter)
                            : fmt::format("--precision {} multiplies faster here", shorter));

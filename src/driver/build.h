@@ -9,9 +9,9 @@
 namespace tcc::driver {
 
 // make_program where nothing is compiled: the target need not have instructions of the model's precision.
-Result<Program> cut_into_tasks(const Model& model, const target::Target& target);
+Result<Program> cut_into_tasks(const Model& model, const target::Target& target, const FormRecords& records = {});
 
-// Constants folded, patterns, precision and layouts, as the source asks for them.
+// Constants folded, patterns, precision, one Winograd form and layouts, as the source asks for them.
 Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, const target::Target& target);
 
 // The program of every task for every target, compiled: target by target, tasks in order. Errors: a task that has no

@@ -4,6 +4,7 @@
 //   optimize   constants folded, BatchNorm folded, dead nodes gone   (graph)
 //   fuse       nodes -> groups                                       (graph)
 //   tasks      groups -> plain loop nests, equal ones once           (task)
+//   forms      convolutions: direct or Winograd, as records say      (driver/forms)
 //   [tune      loop nests -> records in the store                    (driver/tune, search)]
 //   choose     best record of each task -> program -> object code    (search, lower, codegen)
 //   plan       where each value between groups lives                 (graph)
@@ -16,6 +17,7 @@
 #include "driver/build.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/dynamic.h"
+#include "tcc/driver/forms.h"
 #include "tcc/graph/reference.h"
 #include "tcc/search/search.h"
 #include "tcc/support/text.h"
@@ -107,7 +109,7 @@ Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, cons
   auto evaluator = graph::reference_evaluator();
   graph::OptimizeOptions options;
   options.layouts = layout_model(source.layouts, target);
-  options.winograd = source.winograd;
+  options.winograd = source.winograd == kAutoForm ? 0 : source.winograd;
   options.winograd_transform = target::core_model(target).winograd_transform;
   if (source.precision == target::Precision::kF16) options.precision = graph::DType::kF16;
   if (source.precision == target::Precision::kBF16) options.precision = graph::DType::kBF16;
@@ -117,8 +119,8 @@ Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, cons
 }
 
 // Optimize, fuse, tasks.
-Result<Program> cut_into_tasks(const Model& model, const target::Target& target) {
-  if (!model.source.ranges.empty()) return make_dynamic_program(model, target);
+Result<Program> cut_into_tasks(const Model& model, const target::Target& target, const FormRecords& records) {
+  if (!model.source.ranges.empty()) return make_dynamic_program(model, target, records);
   Program program;
   program.graph = model.graph;
   TCC_TRY_VOID(optimize_graph(program.graph, model.source, target));
@@ -126,23 +128,25 @@ Result<Program> cut_into_tasks(const Model& model, const target::Target& target)
   TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups,
                                              {.tf32 = model.source.precision == target::Precision::kTf32}));
   for (const graph::FusionGroup& group : program.groups) program.flops += graph::group_flops(program.graph, group);
+  TCC_TRY_VOID(decide_forms(program, model.source, target, records));
   return program;
 }
 
-Result<Program> make_program(const Model& model, const target::Target& target) {
+Result<Program> make_program(const Model& model, const target::Target& target, const FormRecords& records) {
   TCC_TRY_VOID(check_precision(model.source.precision, target));
-  return cut_into_tasks(model, target);
+  return cut_into_tasks(model, target, records);
 }
 
 Result<BuildReport> build_model(const Model& model, const BuildOptions& options) {
   TCC_TRY_VOID(check_buildable(options.targets));
   for (const target::Target& target : options.targets) TCC_TRY_VOID(check_precision(model.source.precision, target));
   // The model is loaded. Optimize, fuse, tasks.
-  TCC_TRY(Program program, cut_into_tasks(model, options.targets.at(0)));
+  TCC_TRY(Program program, cut_into_tasks(model, options.targets.at(0), {options.store, options.threads}));
   // Choose.
   BuildReport report;
   TCC_TRY(std::vector<search::ChosenArtifact> kernels, choose_kernels(program, options));
   TCC_TRY(report.kernels, describe_kernels(program, options, kernels));
+  report.refused_forms = program.refused_forms;
   if (options.require_tuned) TCC_TRY_VOID(refuse_untuned(report.kernels));
 
   // Plan and package.

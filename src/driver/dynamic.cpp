@@ -8,6 +8,7 @@
 
 #include "driver/build.h"
 #include "tcc/backend/backend.h"
+#include "tcc/driver/forms.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/text.h"
 
@@ -278,7 +279,7 @@ std::vector<std::map<std::string, int64_t>> sizes_to_check(const std::vector<gra
   return all;
 }
 
-Result<Program> make_dynamic_program(const Model& model, const target::Target& target) {
+Result<Program> make_dynamic_program(const Model& model, const target::Target& target, const FormRecords& records) {
   if (!backend::backend_of(target).runs_on_host(target))
     return make_error(ErrorClass::kUsage,
                       fmt::format("--dim with a range: expected a CPU as target, found '{}'", sanitize(target.name)),
@@ -309,6 +310,7 @@ Result<Program> make_dynamic_program(const Model& model, const target::Target& t
   }
   TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups,
                                              {.tf32 = model.source.precision == target::Precision::kTf32}));
+  TCC_TRY_VOID(decide_forms(program, model.source, target, records));
   program.dynamic = std::move(plan);
   return program;
 }

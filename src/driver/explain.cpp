@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tcc/driver/forms.h"
 #include "tcc/driver/show.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/text.h"
@@ -355,7 +356,13 @@ Result<Explanation> explain_task(const Program& program, const std::string& name
                                  const target::Target& target, int64_t threads, const ModelSource* source,
                                  const MachineFacts* facts) {
   TCC_TRY(const size_t index, find_task(program, name));
-  TCC_TRY(const search::Chosen chosen, search::built_program(program.tasks.tasks[index], target, store, threads));
+  const task::Task &task = program.tasks.tasks[index], &named = find_form(program, index, name);
+  if (named.key != task.key)
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("expected the form of task {} that `tcc build` takes ({} {}), found {} {}", index,
+                                  task.key, task.workload, named.key, named.workload),
+                      "choose the form: --winograd 0, 2 or 4");
+  TCC_TRY(const search::Chosen chosen, search::built_program(task, target, store, threads));
   return explain_chosen(program, index, chosen, store, target, threads, source, facts, true);
 }
 

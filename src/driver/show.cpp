@@ -4,6 +4,7 @@
 
 #include "driver/build.h"
 #include "tcc/backend/backend.h"
+#include "tcc/driver/forms.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"
 #include "tcc/record/disturbed.h"
@@ -29,7 +30,7 @@ Result<size_t> find_task(const Program& program, const std::string& name) {
   if (code == std::errc() && end == name.data() + name.size() && number < tasks.size()) return number;
   std::vector<size_t> matches;
   for (size_t i = 0; i < tasks.size(); ++i)
-    if (name.size() >= kMinKeyDigits && tasks[i].key.starts_with(name)) matches.push_back(i);
+    if (name.size() >= kMinKeyDigits && find_form(program, i, name).key.starts_with(name)) matches.push_back(i);
   if (matches.size() == 1) return matches[0];
   return make_error(
       ErrorClass::kUsage,
@@ -95,24 +96,40 @@ std::string facts_text(const std::map<std::string, double>& facts) {
   return text;
 }
 
+namespace {
+
+// One task, whatever its number and its other forms are.
+Result<TaskSummary> summarise_form(const task::Task& task, const record::Database* store, const target::Target& target,
+                                   int64_t threads) {
+  TaskSummary summary{0, task.key, task.workload, task.nodes, task.weight, task.flops};
+  summary.form = form_of(task.workload);
+  if (store == nullptr) return summary;
+  const record::Machine machine = search::machine_of(target);
+  TCC_TRY(const auto best, search::chosen_record(task, target, *store, threads));
+  if (best) {
+    summary.best_seconds = best->median;
+    summary.threads = best->threads;
+    summary.predicted = record::is_untimed(best->kind);
+    summary.disturbed = record::is_disturbed(*best);
+  }
+  TCC_TRY(auto records, store->all(search::task_hash(task.key)));
+  for (const record::Record& record : records) summary.records += record::is_of(record, machine) ? 1 : 0;
+  return summary;
+}
+
+}  // namespace
+
 Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const record::Database* store,
                                                  const target::Target& target, int64_t threads) {
   std::vector<TaskSummary> summaries;
-  for (const task::Task& task : program.tasks.tasks) {
-    TaskSummary summary{
-        static_cast<int64_t>(summaries.size()), task.key, task.workload, task.nodes, task.weight, task.flops};
-    if (store != nullptr) {
-      const record::Machine machine = search::machine_of(target);
-      TCC_TRY(const auto best, search::chosen_record(task, target, *store, threads));
-      if (best) {
-        summary.best_seconds = best->median;
-        summary.threads = best->threads;
-        summary.predicted = record::is_untimed(best->kind);
-        summary.disturbed = record::is_disturbed(*best);
+  for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
+    TCC_TRY(TaskSummary summary, summarise_form(program.tasks.tasks[i], store, target, threads));
+    summary.number = static_cast<int64_t>(i);
+    if (i < program.forms.size())
+      for (const TaskForm& form : program.forms[i]) {
+        TCC_TRY(const TaskSummary one, summarise_form(form.task, store, target, threads));
+        summary.forms.push_back({one.form, one.key, one.records, one.best_seconds, one.disturbed});
       }
-      TCC_TRY(auto records, store->all(search::task_hash(task.key)));
-      for (const record::Record& record : records) summary.records += record::is_of(record, machine) ? 1 : 0;
-    }
     summaries.push_back(std::move(summary));
   }
   return summaries;
@@ -121,10 +138,12 @@ Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const r
 Result<TaskDetails> show_task(const Program& program, const std::string& name, const record::Database* store,
                               const target::Target& target, int64_t threads) {
   TCC_TRY(size_t index, find_task(program, name));
-  const task::Task& task = program.tasks.tasks[index];
+  const task::Task& task = find_form(program, index, name);
   TCC_TRY(auto summaries, summarise_tasks(program, store, target, threads));
   TaskDetails details;
-  details.summary = summaries[index];
+  TCC_TRY(details.summary, summarise_form(task, store, target, threads));
+  details.summary.number = static_cast<int64_t>(index);
+  details.summary.forms = std::move(summaries[index].forms);
   details.nest = ir::print(task.kernel);
   TCC_TRY(const search::Chosen chosen, search::built_program(task, target, store, threads));
   details.tuned = chosen.tuned;
@@ -150,7 +169,7 @@ Result<std::string> show_source(const Program& program, const std::string& name,
     return make_error(ErrorClass::kUsage, fmt::format("expected a GPU, found the target '{}'", target.name),
                       "the kernels of a CPU have no source text; `tcc build --emit llvm` writes their LLVM IR");
   TCC_TRY(const size_t index, find_task(program, name));
-  TCC_TRY(const search::Chosen chosen, search::built_program(program.tasks.tasks[index], target, store, threads));
+  TCC_TRY(const search::Chosen chosen, search::built_program(find_form(program, index, name), target, store, threads));
   TCC_TRY(codegen::Artifact artifact, backend.print(chosen.lowered, target, {.prefix = fmt::format("k{}", index)}));
   return std::move(artifact.source);
 }
@@ -164,7 +183,7 @@ Result<void> check_pass_name(const std::string& pass, const target::Target& targ
 Result<std::vector<Stage>> show_stages(const Program& program, const std::string& name, const record::Database* store,
                                        const target::Target& target, int64_t threads) {
   TCC_TRY(const size_t index, find_task(program, name));
-  const task::Task& task = program.tasks.tasks[index];
+  const task::Task& task = find_form(program, index, name);
   TCC_TRY(const search::Chosen chosen, search::built_program(task, target, store, threads));
   auto rejected = [&](const ir::Reject& r) {
     return input_error("{}: {}: {}", task.workload, ir::reject_reason_name(r.reason), r.text);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tcc/backend/backend.h"
+#include "tcc/driver/forms.h"
 #include "tcc/driver/show.h"
 #include "tcc/features/sample.h"
 #include "tcc/lower/lower.h"
@@ -42,7 +43,7 @@ Result<FeatureTable> show_features(const std::string& features, const Program& p
                       near.empty() ? fmt::format("known are {}", fmt::join(names, ", ")) : near);
   }
   TCC_TRY(const size_t index, find_task(program, name));
-  const task::Task& task = program.tasks.tasks[index];
+  const task::Task& task = find_form(program, index, name);
   TCC_TRY(const search::Chosen chosen, search::built_program(task, target, store, threads));
   auto rejected = [&](const ir::Reject& r) {
     return input_error("{}: {}: {}", task.workload, ir::reject_reason_name(r.reason), r.text);

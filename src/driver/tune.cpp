@@ -15,6 +15,7 @@
 #include "tcc/cost/shipped_checkpoints.h"
 #include "tcc/driver/explain.h"
 #include "tcc/driver/fleet.h"
+#include "tcc/driver/forms.h"
 #include "tcc/driver/history.h"
 #include "tcc/driver/show.h"
 #include "tcc/measure/simulated.h"
@@ -132,6 +133,42 @@ std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& 
   return tasks;
 }
 
+// What a search is about: the tasks of a request, each in all of its forms.
+struct SearchedTasks {
+  std::vector<task::Task> tasks;
+  std::vector<int64_t> places;  // of each, among the tasks of the request
+  bool have_forms = false;
+};
+
+SearchedTasks searched_tasks(const Program& program, const TuneRequest& request) {
+  SearchedTasks all;
+  int64_t place = 0;
+  for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
+    if (!request.tasks.empty() && std::count(request.tasks.begin(), request.tasks.end(), i) == 0) continue;
+    const bool has_forms = i < program.forms.size() && !program.forms[i].empty();
+    if (!has_forms) all.tasks.push_back(program.tasks.tasks[i]);
+    for (size_t f = 0; has_forms && f < program.forms[i].size(); ++f) all.tasks.push_back(program.forms[i][f].task);
+    all.places.resize(all.tasks.size(), place++);
+    all.have_forms = all.have_forms || has_forms;
+  }
+  return all;
+}
+
+// Another form of the same task: the fastest is the task's result.
+void add_form(TunedTask& task, TunedTask form) {
+  const double known = task.result.best_seconds, seconds = form.result.best_seconds;
+  const int64_t trials = task.result.trials + form.result.trials;
+  search::Counts counts = task.result.counts;
+  counts.add(form.result.counts);
+  if (seconds > 0 && (known <= 0 || seconds < known)) {
+    task.result = std::move(form.result);
+    task.flops = form.flops;
+  }
+  task.result.trials = trials;
+  task.result.counts = std::move(counts);
+  task.forms.push_back(std::move(form.forms.at(0)));
+}
+
 // The part of the report that is about one task.
 Result<TunedTask> sum_up(search::TaskResult result, const task::Task& task, const record::Store& store,
                          const TuneRequest& request, const Baselines* baselines) {
@@ -165,18 +202,26 @@ struct LibraryTime {
 // Searches and sums up. Without `baselines` there is nothing that speed-ups could be measured against.
 Result<TuneReport> search_tasks(const Program& program, record::Store& store, const TuneRequest& request,
                                 search::Environment environment, Baselines* baselines, LibraryTime library = {}) {
+  const SearchedTasks searched = searched_tasks(program, request);
+  const std::vector<task::Task>& tasks = searched.tasks;
   environment.store = &store;
   environment.others = request.others;
   environment.stop = request.stop;
   Neighbors neighbors(request, environment.measurer->traits().kind, library.seconds, library.build_seconds);
-  environment.progress = [&](const search::Progress& progress) { neighbors.watch(progress); };
   environment.tool_version = tool_version();
   if (baselines != nullptr)
-    environment.before_first_round = [baselines](const task::Task& task, const measure::MeasureTask* prepared) {
-      return baselines->measure(task, prepared);
+    environment.before_first_round = [&](const task::Task& task, const measure::MeasureTask* prepared) {
+      const auto at = static_cast<size_t>(&task - searched.tasks.data());
+      const bool first = at == 0 || searched.places[at] != searched.places[at - 1];  // of the forms of a task
+      return first ? baselines->measure(task, prepared) : Result<void>();
     };
-  const std::vector<task::Task> tasks = chosen_tasks(program, request);
-  TCC_TRY(search::TuneResult tuned, search::tune(tasks, request.target, request.options, environment));
+  environment.progress = [&](search::Progress progress) {
+    if (progress.task >= 0) progress.task = searched.places[static_cast<size_t>(progress.task)];
+    neighbors.watch(std::move(progress));
+  };
+  search::TuneOptions options = request.options;
+  if (searched.have_forms) options.choices = searched.places;
+  TCC_TRY(search::TuneResult tuned, search::tune(tasks, request.target, options, environment));
 
   TuneReport report;
   report.load = neighbors.load();
@@ -189,15 +234,24 @@ Result<TuneReport> search_tasks(const Program& program, record::Store& store, co
   report.resumed = tuned.resumed;
   bool baseline_known = baselines != nullptr, best_known = true;
   for (size_t i = 0; i < tuned.tasks.size(); ++i) {
-    TCC_TRY(TunedTask task, sum_up(std::move(tuned.tasks[i]), tasks[i], store, request, baselines));
+    const bool first = i == 0 || searched.places[i] != searched.places[i - 1];
+    TCC_TRY(TunedTask task, sum_up(std::move(tuned.tasks[i]), tasks[i], store, request, first ? baselines : nullptr));
     report.counts.add(task.result.counts);
     TCC_TRY_VOID(record_proposals(task.result.key, task.result.counts, store));
+    const search::TaskResult& r = task.result;
+    if (std::count(searched.places.begin(), searched.places.end(), searched.places[i]) > 1)
+      task.forms.push_back({form_of(r.workload), r.key, r.trials, r.best_seconds, r.beaten});
+    if (first)
+      report.tasks.push_back(std::move(task));
+    else
+      add_form(report.tasks.back(), std::move(task));
+  }
+  for (const TunedTask& task : report.tasks) {
     const auto weight = static_cast<double>(task.result.weight);
     report.baseline_seconds += weight * task.baseline_seconds;
     report.best_seconds += weight * task.result.best_seconds;
     baseline_known = baseline_known && task.baseline_seconds > 0;
     best_known = best_known && task.result.best_seconds > 0;
-    report.tasks.push_back(std::move(task));
   }
   if (tuned.stopped) {  // those of the round that was cut off are measured and stored as well
     report.trials = 0;

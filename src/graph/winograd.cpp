@@ -2,7 +2,9 @@
 #include "tcc/graph/winograd.h"
 
 #include <algorithm>
-#include <map>
+#include <array>
+#include <cmath>
+#include <utility>
 
 #include "rewrite.h"
 
@@ -62,13 +64,33 @@ std::vector<double> sandwich(const std::vector<double>& matrix, int64_t rows, in
 
 }  // namespace
 
+namespace {
+
+constexpr size_t kMaxSide = 6;  // of a tile of inputs
+using TransformedFilter = std::array<double, kMaxSide * kMaxSide>;
+
+// G g G^T of one filter of one channel, without memory of its own: models have millions of them.
+TransformedFilter transform_filter(const WinogradMatrices& w, const double* filter) {
+  const auto a = static_cast<size_t>(w.a);
+  std::array<double, kMaxSide * 3> half{};
+  TransformedFilter u{};
+  for (size_t i = 0; i < a; ++i)
+    for (size_t j = 0; j < 3; ++j)
+      for (size_t k = 0; k < 3; ++k) half[i * 3 + j] += w.g[i * 3 + k] * filter[k * 3 + j];
+  for (size_t i = 0; i < a; ++i)
+    for (size_t j = 0; j < a; ++j)
+      for (size_t k = 0; k < 3; ++k) u[i * a + j] += half[i * 3 + k] * w.g[j * 3 + k];
+  return u;
+}
+
+}  // namespace
+
 std::vector<double> winograd_weight(const std::vector<double>& weight, int64_t filters, int64_t channels, int64_t m) {
   const WinogradMatrices& w = winograd_matrices(m);
   const int64_t maps = filters * channels;
   std::vector<double> out(static_cast<size_t>(w.a * w.a * maps));
   for (int64_t i = 0; i < maps; ++i) {
-    const auto first = weight.begin() + i * 9;
-    const std::vector<double> u = sandwich(w.g, w.a, 3, {first, first + 9});
+    const TransformedFilter u = transform_filter(w, weight.data() + i * 9);
     for (int64_t x = 0; x < w.a * w.a; ++x) out[static_cast<size_t>(x * maps + i)] = u[static_cast<size_t>(x)];
   }
   return out;
@@ -109,15 +131,25 @@ double winograd_flops(const Graph& graph, const Node& node) {
          static_cast<double>(out[0] * winograd_tiles(out[2], m) * winograd_tiles(out[3], m));
 }
 
-bool fits_winograd(const Graph& graph, const Node& node) {
+namespace {
+
+// A convolution of f32 by a constant 3x3, whatever the layout of its channels.
+bool is_winograd_convolution(const Graph& graph, const Node& node) {
   if (node.op != Op::kConv) return false;
   const auto& a = node.as<ConvAttrs>();
   auto all = [](const std::vector<int64_t>& v, int64_t x) {
     return v.size() == 2 && std::all_of(v.begin(), v.end(), [x](int64_t y) { return y == x; });
   };
-  const bool plain = a.group == 1 && a.block_in == 1 && a.block_out == 1 && a.winograd == 0;
-  return plain && all(a.kernel, 3) && all(a.strides, 1) && all(a.dilations, 1) &&
+  return a.group == 1 && a.winograd == 0 && all(a.kernel, 3) && all(a.strides, 1) && all(a.dilations, 1) &&
          graph.value(node.output).dtype == DType::kF32 && graph.value(node.inputs[1]).is_constant();
+}
+
+}  // namespace
+
+bool fits_winograd(const Graph& graph, const Node& node) {
+  if (!is_winograd_convolution(graph, node)) return false;
+  const auto& a = node.as<ConvAttrs>();
+  return a.block_in == 1 && a.block_out == 1;
 }
 
 namespace {
@@ -125,48 +157,129 @@ namespace {
 // Two vectors of tiles: fewer leave the products of matrices without columns.
 constexpr int64_t kMinTiles = 16;
 
-// Estimated times in multiply-adds of a product. Those of a transform take `transform_cost` each: what it works on is
-// read and written once, and its accesses have strides.
-bool gains(const Graph& graph, const Node& node, int64_t m, double transform_cost) {
-  const WinogradMatrices& w = winograd_matrices(m);
-  const Shape &in = graph.value(node.inputs[0]).shape, &out = graph.value(node.output).shape;
-  const int64_t count = out[0] * winograd_tiles(out[2], m) * winograd_tiles(out[3], m);
-  if (count < kMinTiles) return false;
-  const auto channels = static_cast<double>(in[1]), filters = static_cast<double>(out[1]);
-  const auto tiles = static_cast<double>(count), a = static_cast<double>(w.a);
-  const double direct = 9 * channels * static_cast<double>(element_count(out));
-  const double into = tiles * channels * static_cast<double>(2 * w.a * nonzeros(w.bt));
-  const double back = tiles * filters * static_cast<double>((w.a + w.m) * nonzeros(w.at));
-  return a * a * tiles * channels * filters + transform_cost * (into + back) < direct;
+// Channels side by side or not: N, C, H, W of an operand or result.
+std::array<int64_t, 4> plain_extents(const Shape& shape, int64_t block) {
+  return {shape[0], shape[1] * block, shape[2], shape[3]};
 }
 
-void mark(Node& node, ValueId weight, int64_t m) {
-  node.inputs[1] = weight;
-  std::get<ConvAttrs>(node.attrs).winograd = m;
+// Of the rows of A^T, B^T, with weights: the most that one of them makes of |U| by column, squared.
+double largest_growth(const WinogradMatrices& w, const TransformedFilter& squares) {
+  const auto a = static_cast<size_t>(w.a), m = static_cast<size_t>(w.m);
+  std::array<double, kMaxSide> input{};
+  for (size_t k = 0; k < a; ++k)
+    for (size_t l = 0; l < a; ++l) input[k] += std::fabs(w.bt[k * a + l]);
+  double most = 0;
+  for (size_t i = 0; i < m; ++i)
+    for (size_t j = 0; j < m; ++j) {
+      double sum = 0;
+      for (size_t k = 0; k < a; ++k)
+        for (size_t l = 0; l < a; ++l) {
+          const double factor = w.at[i * a + k] * w.at[j * a + l] * input[k] * input[l];
+          sum += factor * factor * squares[k * a + l];
+        }
+      most = std::max(most, sum);
+    }
+  return most;
+}
+
+// No filter's growth is above this, by |U_kl| <= |G_k|_2 |g|_2 |G_l|_2.
+double growth_of_any_filter(const WinogradMatrices& w) {
+  const auto a = static_cast<size_t>(w.a);
+  TransformedFilter squares{};
+  std::array<double, kMaxSide> rows{};
+  for (size_t k = 0; k < a; ++k)
+    for (size_t j = 0; j < 3; ++j) rows[k] += w.g[k * 3 + j] * w.g[k * 3 + j];
+  for (size_t k = 0; k < a; ++k)
+    for (size_t l = 0; l < a; ++l) squares[k * a + l] = rows[k] * rows[l];
+  return largest_growth(w, squares);
+}
+
+// Errors of `channels` products, independent of each other.
+double error_of_growth(int64_t channels, double growth) {
+  constexpr double kDeviations = 4, kUnit = 0x1p-24;
+  return kDeviations * kUnit * std::sqrt(static_cast<double>(channels) * growth);
 }
 
 }  // namespace
 
+double winograd_error(const Graph& graph, const Node& node, int64_t m) {
+  const WinogradMatrices& w = winograd_matrices(m);
+  const Value& weight = graph.value(node.inputs[1]);
+  const int64_t filters = weight.shape[0], channels = weight.shape[1];
+  const std::vector<double> g = constant_doubles(*weight.constant, weight.dtype, weight.elements());
+  double most = 0;
+  for (int64_t f = 0; f < filters; ++f) {
+    TransformedFilter squares{};
+    double norm = 0;
+    for (int64_t c = 0; c < channels; ++c) {
+      const double* filter = g.data() + (f * channels + c) * 9;
+      for (size_t i = 0; i < 9; ++i) norm += filter[i] * filter[i];
+      const TransformedFilter u = transform_filter(w, filter);
+      for (size_t x = 0; x < squares.size(); ++x) squares[x] += u[x] * u[x];
+    }
+    if (norm > 0) most = std::max(most, largest_growth(w, squares) / norm);
+  }
+  return error_of_growth(channels, most);
+}
+
+bool is_winograd_accurate(const Graph& graph, const Node& node, int64_t m) {
+  const int64_t channels = graph.value(node.inputs[1]).shape[1];
+  return error_of_growth(channels, growth_of_any_filter(winograd_matrices(m))) <= kWinogradTolerance ||
+         winograd_error(graph, node, m) <= kWinogradTolerance;
+}
+
+bool winograd_gains(const Graph& graph, const Node& node, int64_t m, double transform_cost, double margin) {
+  const WinogradMatrices& w = winograd_matrices(m);
+  const auto& attrs = node.as<ConvAttrs>();
+  const auto in = plain_extents(graph.value(node.inputs[0]).shape, attrs.block_in);
+  const auto out = plain_extents(graph.value(node.output).shape, attrs.block_out);
+  const int64_t count = out[0] * winograd_tiles(out[2], m) * winograd_tiles(out[3], m);
+  if (count < kMinTiles) return false;
+  const auto channels = static_cast<double>(in[1]), filters = static_cast<double>(out[1]);
+  const auto tiles = static_cast<double>(count), a = static_cast<double>(w.a);
+  const double direct = 9 * channels * static_cast<double>(out[0] * out[1] * out[2] * out[3]);
+  const double into = tiles * channels * static_cast<double>(2 * w.a * nonzeros(w.bt));
+  const double back = tiles * filters * static_cast<double>((w.a + w.m) * nonzeros(w.at));
+  return a * a * tiles * channels * filters + transform_cost * (into + back) < margin * direct;
+}
+
+void set_winograd(Graph& graph, NodeId node, int64_t m, WinogradWeights& made) {
+  const Value& plain = graph.value(graph.node(node).inputs[1]);
+  const auto [place, fresh] = made.try_emplace({plain.id, m}, kNone);
+  if (fresh) {
+    const int64_t filters = plain.shape[0], channels = plain.shape[1], a = winograd_matrices(m).a;
+    const std::vector<double> u =
+        winograd_weight(constant_doubles(*plain.constant, plain.dtype, plain.elements()), filters, channels, m);
+    place->second = graph.add_constant(plain.name, plain.dtype, {a * a, filters, channels},
+                                       make_constant_from_doubles(plain.dtype, u));
+  }
+  graph.node(node).inputs[1] = place->second;
+  std::get<ConvAttrs>(graph.node(node).attrs).winograd = m;
+}
+
 int64_t apply_winograd(Graph& graph, int64_t m, double transform_cost) {
   int64_t count = 0;
-  std::map<ValueId, ValueId> transformed;  // a weight that several convolutions read is kept once
+  WinogradWeights made;
   for (NodeId id : graph.order) {
-    if (!fits_winograd(graph, graph.node(id)) || !gains(graph, graph.node(id), m, transform_cost)) continue;
-    const Value weight = graph.value(graph.node(id).inputs[1]);
-    ++count;
-    if (auto known = transformed.find(weight.id); known != transformed.end()) {
-      mark(graph.node(id), known->second, m);
+    const Node& node = graph.node(id);
+    if (!fits_winograd(graph, node) || !winograd_gains(graph, node, m, transform_cost) ||
+        !is_winograd_accurate(graph, node, m))
       continue;
-    }
-    const int64_t filters = weight.shape[0], channels = weight.shape[1], a = winograd_matrices(m).a;
-    const std::vector<double> u =
-        winograd_weight(constant_doubles(*weight.constant, weight.dtype, weight.elements()), filters, channels, m);
-    const ValueId made = graph.add_constant(weight.name, weight.dtype, {a * a, filters, channels},
-                                            make_constant_from_doubles(weight.dtype, u));
-    transformed.emplace(weight.id, made);
-    mark(graph.node(id), made, m);
+    set_winograd(graph, id, m, made);
+    ++count;
   }
   return count;
+}
+
+std::vector<NodeId> refused_winograd(const Graph& graph, int64_t m, double transform_cost) {
+  std::vector<NodeId> refused;
+  for (NodeId id : graph.order) {
+    const Node& node = graph.node(id);
+    if (is_winograd_convolution(graph, node) && graph.value(node.inputs[1]).shape.size() == 4 &&
+        winograd_gains(graph, node, m, transform_cost) && !is_winograd_accurate(graph, node, m))
+      refused.push_back(id);
+  }
+  return refused;
 }
 
 }  // namespace tcc::graph

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <unordered_map>
 
 #include "tcc/ir/copy.h"
@@ -60,7 +62,20 @@ class KernelHasher {
     return mix_hash(n);
   }
 
+  // The values of a Winograd tile share most of their parts: each is hashed once. Whatever a part mentions has its
+  // number by then, so that a second visit would give the same hash.
   uint64_t expr(Expr e) {
+    const bool shared = is_float(e->type) && (e->kind == ExprKind::kLoad || e->kind == ExprKind::kAdd ||
+                                              e->kind == ExprKind::kSub || e->kind == ExprKind::kMul);
+    if (!shared) return fresh(e);
+    Known& known = known_[(reinterpret_cast<uintptr_t>(e) / alignof(std::max_align_t)) % known_.size()];
+    if (known.of == e) return known.hash;
+    const uint64_t hash = fresh(e);
+    known = {e, hash};
+    return hash;
+  }
+
+  uint64_t fresh(Expr e) {
     uint64_t hash = mix_hash(kinds_[static_cast<size_t>(e->kind)] * 64 + types_[static_cast<size_t>(e->type)]);
     switch (e->kind) {
       case ExprKind::kIntConst:
@@ -230,6 +245,11 @@ class KernelHasher {
   std::vector<int32_t> numbers_;
   int32_t count_ = 0;
   uint64_t extra_ = 0;
+  struct Known {
+    Expr of = nullptr;
+    uint64_t hash = 0;
+  };
+  std::array<Known, 256> known_ = {};  // a later expression takes the place of an earlier one
 };
 
 // Copies nodes into another arena; shared nodes are copied once.

@@ -1,3 +1,7 @@
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
 #include "tcc/analysis/simplify.h"
 #include "tcc/lower/nest.h"
 
@@ -14,6 +18,7 @@ class Folder {
 
   Stmt stmt(Stmt s) {
     const Loop* l = as<Loop>(s);
+    if (l != nullptr) folded_.clear();
     if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return stmt(c); }, [&](Expr e) { return expr(e); });
     Expr extent = expr(l->extent);
     if (is_int(extent, 1)) {
@@ -29,13 +34,53 @@ class Folder {
     if (extent == l->extent && body == l->body && annotations.empty()) return s;
     return b_.loop(l->id, extent, body, l->loop_kind, l->axis, annotations);
   }
-  Expr expr(Expr e) { return analysis::simplify(b_, substitute(b_, e, subst_), ranges_); }
+  Expr expr(Expr e) {
+    if (!is_shared(e)) return plain(e);
+    if (Expr known = folded_.find(e)) return known;
+    // No rule of `simplify` is about arithmetic of floats, so that its operands may be folded one by one.
+    Expr made =
+        e->kind == ExprKind::kLoad ? plain(e) : rewrite_children(b_, e, [&](Expr child) { return expr(child); });
+    folded_.set(e, made);
+    return made;
+  }
   Builder& builder() { return b_; }
 
  private:
+  // The values of a Winograd tile share most of their parts (task/winograd.cpp): written out as trees, the loads of
+  // F(4x4, 3x3) are there 13 times. Each part is folded once.
+  class Folded {
+   public:
+    Expr find(Expr e) const {
+      const Slot& slot = slots_[index(e)];
+      return slot.from == e ? slot.to : nullptr;
+    }
+    void set(Expr e, Expr to) { slots_[index(e)] = {e, to}, used_ = true; }
+    void clear() {
+      if (used_) slots_.fill({});
+      used_ = false;
+    }
+
+   private:
+    struct Slot {
+      Expr from = nullptr, to = nullptr;
+    };
+    static constexpr size_t kSlots = 256;  // a later expression takes the slot of an earlier one
+    static size_t index(Expr e) { return (reinterpret_cast<uintptr_t>(e) / alignof(std::max_align_t)) % kSlots; }
+    std::array<Slot, kSlots> slots_ = {};
+    bool used_ = false;
+  };
+
+  static bool is_shared(Expr e) {
+    using enum ExprKind;
+    return is_float(e->type) &&
+           (e->kind == kLoad || e->kind == kAdd || e->kind == kSub || e->kind == kMul || e->kind == kSelect);
+  }
+  Expr plain(Expr e) { return analysis::simplify(b_, substitute(b_, e, subst_), ranges_); }
+
   Builder b_;
   analysis::Ranges ranges_;
   Substitution subst_;
+  Folded folded_;
 };
 
 }  // namespace

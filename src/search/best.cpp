@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "search/scheduler.h"
 #include "search/trial.h"
 #include "tcc/lower/lower.h"
 #include "tcc/record/disturbed.h"
@@ -262,6 +263,7 @@ Result<void> rerank_finalists(std::vector<TaskState>& states, const target::Targ
   double network = 0;
   std::vector<TaskState*> order;
   for (TaskState& state : states) {
+    if (is_beaten(states, state)) continue;  // a form that is not built
     network += seconds_of(state);
     order.push_back(&state);
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "search/scheduler.h"
+
 namespace tcc::search {
 
 void Counts::add(const Counts& other) {
@@ -96,6 +98,7 @@ TuneResult summarise(const std::vector<TaskState>& states, const Session& sessio
     t.weight = s.task->weight;
     t.best_gflops = s.gflops();
     t.design_spaces = std::ssize(s.sketches);
+    t.beaten = is_beaten(states, s);
     result.tasks.push_back(std::move(t));
   }
   return result;

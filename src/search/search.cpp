@@ -136,8 +136,9 @@ class Tuner {
 
   RoundPlan plan_round(size_t at) const {
     const TaskState& state = states_[at];
-    return {trials_of_round(state, states_.size(), options_, settings_, session_.trials,
-                            model_->checkpoint() != 0 || knows_family(prior_, state.task->anchor)),
+    return {trials_of_round(state, count_choices(states_), options_, settings_, session_.trials,
+                            model_->checkpoint() != 0 || knows_family(prior_, state.task->anchor),
+                            trials_of_others(states_, state)),
             progress_of(state, options_, session_.trials), related_seeds(states_, prior_, at)};
   }
 

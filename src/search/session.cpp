@@ -48,6 +48,7 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
   h = combine_hash(h, options_hash(o.space));
   if (o.settings) h = combine_hash(h, settings_hash(*o.settings));
   h = combine_hash(combine_hash(h, o.seed), std::bit_cast<uint64_t>(o.explore));
+  for (int64_t choice : o.choices) h = combine_hash(h, static_cast<uint64_t>(choice) + 1);
   if (o.cost_model != cost::kDefaultModel) h = combine_hash(h, hash_bytes(o.cost_model));
   if (checkpoint != 0) h = combine_hash(h, checkpoint);
   if (o.strategy == Strategy::kRoller || o.strategy == Strategy::kGensor)

@@ -187,6 +187,7 @@ Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, con
   for (Result<TaskState>& state : loaded) {
     TCC_TRY(TaskState ready, std::move(state));
     ready.run = run;
+    if (!options.choices.empty()) ready.choice = options.choices.at(states.size());
     states.push_back(std::move(ready));
   }
   return states;

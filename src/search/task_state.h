@@ -56,6 +56,7 @@ struct AnchorShape {
 struct TaskState : TaskResult {
   const task::Task* task = nullptr;
   uint64_t hash = 0, anchor = 0;
+  int64_t choice = -1;  // as in TuneOptions::choices; -1: none but itself
   AnchorShape shape;
   std::vector<space::Sketch> sketches;
   std::vector<Known> known;

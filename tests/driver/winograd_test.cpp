@@ -44,7 +44,7 @@ TEST_CASE("winograd is an option of the model, off by default") {
   auto direct = make_program(resnet(0)), tiles = make_program(resnet(2));
   REQUIRE(direct.has_value());
   REQUIRE(tiles.has_value());
-  CHECK(ModelSource{}.winograd == 0);
+  CHECK(ModelSource{}.winograd == kAutoForm);
   CHECK(winograd_tasks(*direct) == 0);
   CHECK(winograd_tasks(*tiles) >= 1);
   CHECK(tiles->flops < direct->flops);

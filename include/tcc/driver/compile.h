@@ -18,19 +18,41 @@ namespace tcc::driver {
 
 std::string tool_version();
 
+// One of several computations that give the same: a convolution, directly or by Winograd tiles of winograd x winograd
+// outputs (graph/winograd.h).
+struct TaskForm {
+  int64_t winograd = 0;  // 0: direct
+  task::Task task;
+};
+// A form that a task does not take, because its rounding errors may be larger than graph::kWinogradTolerance.
+struct RefusedForm {
+  std::string workload;
+  int64_t winograd = 0;
+  double error = 0;  // graph::winograd_error
+};
+
 // A model cut into tasks.
 struct Program {
   graph::Graph graph;  // optimized
   std::vector<graph::FusionGroup> groups;
   task::TaskList tasks;
+  // Of each task the forms that it may have, the direct one first; `tasks` has the chosen one. Empty: it has one only.
+  std::vector<std::vector<TaskForm>> forms;
+  std::vector<RefusedForm> refused_forms;
   double flops = 0;                             // of one run; of several sizes, at the largest
   std::optional<package::DynamicPlan> dynamic;  // of a model with dimensions of several sizes
 };
 // Errors: the target has no instructions that multiply in the precision. The nearest precision that it has is in the
 // hint.
 Result<void> check_precision(target::Precision precision, const target::Target& target);
+// What decides the forms of tasks: measurements on that many threads. Without any a task keeps its direct form.
+struct FormRecords {
+  const record::Database* store = nullptr;
+  int64_t threads = 1;
+};
 // The target gives the width of channel blocks where model.source asks for them. Errors: those of check_precision, too.
-Result<Program> make_program(const Model& model, const target::Target& target = target::host_target());
+Result<Program> make_program(const Model& model, const target::Target& target = target::host_target(),
+                             const FormRecords& records = {});
 
 struct BuildOptions {
   std::string folder;
@@ -66,6 +88,7 @@ struct BuildReport {
   package::PackageReport package;
   std::string id;
   std::vector<KernelChoice> kernels;  // one per task; of several GPUs, target by target
+  std::vector<RefusedForm> refused_forms;
 };
 
 // "a100,h100": different architectures of GPUs, or one target. Errors: an unknown name, a CPU among several, two

@@ -29,6 +29,6 @@ ModelSource source_at(const ModelSource& source, const std::map<std::string, int
 std::vector<std::map<std::string, int64_t>> sizes_to_check(const std::vector<graph::DimRange>& ranges, size_t most);
 
 // The program of all buckets. Errors besides those of make_program: a node that cannot take a range, by name.
-Result<Program> make_dynamic_program(const Model& model, const target::Target& target);
+Result<Program> make_dynamic_program(const Model& model, const target::Target& target, const FormRecords& records = {});
 
 }  // namespace tcc::driver

@@ -21,6 +21,9 @@ enum class Layouts { kPlain, kBlocked, kAuto };
 
 using graph::DimRange;
 
+// Of ModelSource::winograd: each convolution takes the form that its records say is the fastest (driver/forms.h).
+inline constexpr int64_t kAutoForm = -1;
+
 // What the user named: a file or zoo:NAME, and what is fixed or replaced on the way in.
 struct ModelSource {
   std::string model;
@@ -29,7 +32,7 @@ struct ModelSource {
   std::optional<uint64_t> reseed;             // --reseed-weights
   std::map<std::string, std::string> frozen;  // --freeze: input's name -> .npy or .pb that fixes its value
   Layouts layouts = Layouts::kPlain;          // --layouts
-  int64_t winograd = 0;                       // --winograd: 2 or 4; 0: every convolution keeps its direct form
+  int64_t winograd = kAutoForm;               // --winograd: 2 or 4; 0: every convolution keeps its direct form
   target::Precision precision = target::Precision::kF32;  // --precision
   // --dim NAME=LOW..HIGH: dimensions whose size is known at run time. The model is imported at the largest sizes.
   std::vector<graph::DimRange> ranges;

@@ -24,6 +24,12 @@ struct ModelSummary {
 };
 Result<ModelSummary> summarise_model(const Model& model);
 
+struct FormSummary {
+  std::string form, key;  // as form_of()
+  int64_t records = 0;
+  double best_seconds = 0;
+  bool disturbed = false;
+};
 struct TaskSummary {
   int64_t number = 0;
   std::string key, workload;
@@ -33,9 +39,11 @@ struct TaskSummary {
   int64_t records = 0;  // measured and failed ones, on this target
   // Of the program that build would take (search::chosen_record); 0 = none is known.
   double best_seconds = 0;
-  int64_t threads = 0;     // that it was measured on
-  bool predicted = false;  // by a model: nothing was run
-  bool disturbed = false;  // other programs disturbed that time
+  int64_t threads = 0;                  // that it was measured on
+  bool predicted = false;               // by a model: nothing was run
+  bool disturbed = false;               // other programs disturbed that time
+  std::string form = {};                // the one that build takes, as form_of()
+  std::vector<FormSummary> forms = {};  // all, the direct one first; empty: the task has one only
 };
 // store may be nullptr. `threads`: that the program is for.
 Result<std::vector<TaskSummary>> summarise_tasks(const Program& program, const record::Database* store,
@@ -54,7 +62,7 @@ struct TaskDetails {
 std::map<std::string, double> compiler_facts(const std::map<std::string, double>& facts);
 // In words, "168 registers, 0 bytes spilled"; "" without facts about registers.
 std::string facts_text(const std::map<std::string, double>& facts);
-// The index of the task with this number or key (or the start of one, at least four digits).
+// The index of the task with this number or key (or the start of one, at least four digits), of any of its forms.
 Result<size_t> find_task(const Program& program, const std::string& name);
 // `name` as for find_task.
 Result<TaskDetails> show_task(const Program& program, const std::string& name, const record::Database* store,

@@ -64,8 +64,18 @@ struct TuneRequest {
   std::function<void(const FirstLibrary&)> first_library;  // called once, before the search; may be empty
 };
 
+// What became of one form of a task.
+struct TunedForm {
+  std::string form, key;  // as form_of()
+  int64_t trials = 0;
+  double best_seconds = 0;
+  bool beaten = false;  // another form was so much faster that it got no more trials
+};
+
 struct TunedTask {
-  search::TaskResult result;  // best_seconds counts the unscheduled program in, where it was timed
+  // Of the fastest form; trials and counts of all. best_seconds counts the unscheduled program in, where it was timed.
+  search::TaskResult result;
+  std::vector<TunedForm> forms;  // the direct one first; empty: the task has one form only
   double flops = 0;
   search::Source source = search::Source::kMeasured;  // of what effort 0 chose
   double baseline_seconds = 0;   // one run of the unscheduled program, measured; 0 = it was not, or could not be

@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "tcc/graph/graph.h"
@@ -42,9 +44,35 @@ bool fits_winograd(const Graph& graph, const Node& node);
 // The arithmetic of a convolution with attrs.winograd: the products over the tiles, without the transforms.
 double winograd_flops(const Graph& graph, const Node& node);
 
-// Marks each convolution that fits, and whose estimated cost becomes smaller, and replaces its weight by the
-// transformed one. `transform_cost`: multiply-adds of a product that cost as much as one of a transform
-// (target/core_model.h). Returns how many.
+// How far the form may be from the direct one by its own rounding, as a share of the largest result that inputs of
+// random signs give, max|x| |g|_2 of a filter g:
+//
+//   4 u sqrt(C) max over f, i, j of sqrt(sum over k, l of (A^T_ik A^T_jl b_k b_l)^2 sum over c of U_fckl^2) / |g_f|_2
+//
+// with U = G g G^T, b_k the sum of |B^T_k| (the transformed input is at most b_k b_l max|x|) and u the unit roundoff of
+// f32. C products are summed up in each of the a^2 sums. Their errors are taken to be independent, with four standard
+// deviations, as sums are in tcc/graph/error_bound.h. `node` fits the form, or has fitted it before layouts were
+// chosen: its weight is M,C,3,3.
+double winograd_error(const Graph& graph, const Node& node, int64_t m);
+// Convolutions whose error may be larger keep the direct form: the relative tolerance of ONNX's own tests of operators.
+inline constexpr double kWinogradTolerance = 1e-3;
+// Is it at most that? Most weights need not be looked at.
+bool is_winograd_accurate(const Graph& graph, const Node& node, int64_t m);
+
+// Are there enough tiles, and is the estimated time of the form below `margin` times that of the direct one? Estimates
+// count multiply-adds of products; `transform_cost` of them take as long as one of a transform (target/core_model.h).
+bool winograd_gains(const Graph& graph, const Node& node, int64_t m, double transform_cost, double margin = 1);
+
+// Gives a convolution that fits the form, with a transformed weight. One that several convolutions read is transformed
+// once: `made` knows the weights by the plain one and m.
+using WinogradWeights = std::map<std::pair<ValueId, int64_t>, ValueId>;
+void set_winograd(Graph& graph, NodeId node, int64_t m, WinogradWeights& made);
+
+// Gives the form to each convolution that fits, gains, and stays within kWinogradTolerance. Returns how many.
 int64_t apply_winograd(Graph& graph, int64_t m, double transform_cost = 4);
+
+// The convolutions whose form would fit and gain, if its error stayed within kWinogradTolerance. Layouts may have been
+// chosen since.
+std::vector<NodeId> refused_winograd(const Graph& graph, int64_t m, double transform_cost = 4);
 
 }  // namespace tcc::graph

@@ -108,6 +108,9 @@ struct TuneOptions {
   bool finals = true;                                    // time the fastest programs of each task again at the end
   double finals_share = 0.1;                             // of the run, at most; 1: as long as they take
   bool resume = true;  // go on with an interrupted run of the same tasks, target and options
+  // Tasks with one number are forms of one computation, of which one is built: they share its trials, and those that
+  // stay behind get no more. One number a task; empty: every task is built.
+  std::vector<int64_t> choices = {};
 };
 
 // What became of proposals. A proposal is duplicate, rejected or measured; a measured one has a status.
@@ -176,6 +179,7 @@ struct TaskResult {
   std::string best_trace;  // JSON; "" = none
   int64_t design_spaces = 0;
   bool exhausted = false;  // nothing new was found any more
+  bool beaten = false;     // another form of its choice is so much faster that it got no more trials
   std::string failure;     // why the task could not be tuned at all; "" otherwise
   Counts counts;
 };
