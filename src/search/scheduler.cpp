@@ -10,7 +10,7 @@ bool is_active(const std::vector<TaskState>& states, const TaskState& s, const T
                const Settings& settings) {
   if (s.exhausted || !s.failure.empty()) return false;
   if (settings.scheduling.max_rounds > 0 && std::ssize(s.history) >= settings.scheduling.max_rounds) return false;
-  if (o.trials_per_task > 0 && s.trials + trials_of_others(states, s) >= o.trials_per_task) return false;
+  if (o.trials_per_task > 0 && s.trials + rivals_of(states, s).trials >= o.trials_per_task) return false;
   return !is_beaten(states, s);
 }
 
@@ -29,10 +29,10 @@ double size(const TaskState& s) {
 
 }  // namespace
 
-int64_t trials_of_others(const std::vector<TaskState>& states, const TaskState& state) {
-  int64_t trials = 0;
-  for_each_rival(states, state, [&](const TaskState& s) { trials += s.trials; });
-  return trials;
+Rivals rivals_of(const std::vector<TaskState>& states, const TaskState& state) {
+  Rivals rivals;
+  for_each_rival(states, state, [&](const TaskState& s) { ++rivals.count, rivals.trials += s.trials; });
+  return rivals;
 }
 
 size_t count_choices(const std::vector<TaskState>& states) {
@@ -109,7 +109,7 @@ std::vector<size_t> unseen_tasks(const std::vector<TaskState>& states, const Tun
 }
 
 int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, const Settings& settings,
-                        int64_t trials_used, bool informed, int64_t others) {
+                        int64_t trials_used, bool informed, const Rivals& rivals) {
   const Settings::Scheduling& s = settings.scheduling;
   int64_t n = options.round_size;
   auto count = static_cast<int64_t>(std::max<size_t>(tasks, 1));
@@ -126,10 +126,11 @@ int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions&
   if (share > 0) {
     // A first round that no model guides is a double one: nothing has been learnt yet that a smaller one could use.
     int64_t part = std::max(share / s.rounds, s.min_round) * (state.history.empty() && !informed ? 2 : 1);
-    n = std::min(n, std::clamp<int64_t>(part, 1, std::max<int64_t>((share + s.min_rounds - 1) / s.min_rounds, 1)));
+    const int64_t rounds = s.min_rounds * (rivals.count + 1), most = (share + s.min_rounds - 1) / rounds;
+    n = std::min(n, std::clamp<int64_t>(part, 1, std::max<int64_t>(most, 1)));
   }
   if (options.trials > 0) n = std::min(n, options.trials - trials_used);
-  if (options.trials_per_task > 0) n = std::min(n, options.trials_per_task - state.trials - others);
+  if (options.trials_per_task > 0) n = std::min(n, options.trials_per_task - state.trials - rivals.trials);
   return std::max<int64_t>(n, 0);
 }
 

@@ -29,14 +29,18 @@ int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& optio
 std::vector<size_t> unseen_tasks(const std::vector<TaskState>& states, const TuneOptions& options,
                                  const Settings& settings);
 
+// The other forms of a task's choice: how many, and their trials.
+struct Rivals {
+  int64_t count = 0, trials = 0;
+};
+Rivals rivals_of(const std::vector<TaskState>& states, const TaskState& state);
+
 // Trials of one round of a task, where `tasks` are built: a twelfth of what the task may expect, 8 at least and
 // options.round_size at most; the first round twice as many, unless the model is `informed` of the family before it.
-// Where trials are few, every task has two rounds, or one. `others`: trials of the other forms of its choice, which
-// share options.trials_per_task.
+// Where trials are few, every task and every form of it has two rounds, or one. Forms of a choice share
+// options.trials_per_task.
 int64_t trials_of_round(const TaskState& state, size_t tasks, const TuneOptions& options, const Settings& settings,
-                        int64_t trials_used, bool informed = false, int64_t others = 0);
-// Trials of all forms of the choice but this one.
-int64_t trials_of_others(const std::vector<TaskState>& states, const TaskState& state);
+                        int64_t trials_used, bool informed = false, const Rivals& rivals = {});
 
 // Share of the trials that is used up; 0 where nothing limits them.
 double progress_of(const TaskState& state, const TuneOptions& options, int64_t trials_used);

@@ -138,7 +138,7 @@ class Tuner {
     const TaskState& state = states_[at];
     return {trials_of_round(state, count_choices(states_), options_, settings_, session_.trials,
                             model_->checkpoint() != 0 || knows_family(prior_, state.task->anchor),
-                            trials_of_others(states_, state)),
+                            rivals_of(states_, state)),
             progress_of(state, options_, session_.trials), related_seeds(states_, prior_, at)};
   }
 

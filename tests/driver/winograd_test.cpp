@@ -1,8 +1,14 @@
 // Models built with convolutions by tiles, held against the reference of the model as it was imported.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "tcc/driver/compile.h"
+#include "tcc/driver/forms.h"
 #include "tcc/driver/library.h"
+#include "tcc/driver/show.h"
+#include "tcc/driver/tune.h"
+#include "tcc/graph/winograd.h"
 #include "tcc/support/files.h"
 
 using namespace tcc;
@@ -23,7 +29,216 @@ int64_t winograd_tasks(const Program& program) {
   return count;
 }
 
+std::unique_ptr<record::Store> memory_store() {
+  auto store = record::Store::open(":memory:");
+  REQUIRE(store.has_value());
+  return std::move(*store);
+}
+
+// A measurement of the task's default program, said to take so long.
+void add_time(record::Store& store, const task::Task& task, double seconds, int64_t threads) {
+  const target::Target host = target::host_target();
+  auto chosen = search::choose_program(task, host, nullptr, threads);
+  REQUIRE(chosen.has_value());
+  auto trace = schedule::trace_from_json(chosen->trace);
+  REQUIRE(trace.has_value());
+  record::Record r = search::program_record(task, host, *trace, chosen->nest_hash);
+  r.median = r.low = r.high = seconds;
+  r.threads = threads;
+  REQUIRE(store.add(r).has_value());
+}
+
+// The first task of a program that has as many forms.
+size_t task_with_forms(const Program& program, size_t count) {
+  for (size_t i = 0; i < program.forms.size(); ++i)
+    if (program.forms[i].size() == count) return i;
+  FAIL("no task has " << count << " forms");
+  return 0;
+}
+
 }  // namespace
+
+TEST_CASE("records decide which form a convolution takes") {
+  const Model model = resnet(kAutoForm);
+  const target::Target host = target::host_target();
+  auto untuned = make_program(model);
+  REQUIRE(untuned.has_value());
+  CHECK(winograd_tasks(*untuned) == 0);
+  REQUIRE(untuned->forms.size() == untuned->tasks.tasks.size());
+  const size_t at = task_with_forms(*untuned, 3);
+  const std::vector<TaskForm>& forms = untuned->forms[at];
+  CHECK(forms[0].task.key == untuned->tasks.tasks[at].key);
+  CHECK(forms[1].winograd == 2);
+  CHECK(forms[2].winograd == 4);
+  CHECK(form_of(forms[0].task.workload) == "direct");
+  CHECK(form_of(forms[2].task.workload) == "winograd4");
+  for (const TaskForm& form : forms) {
+    CHECK(form.task.weight == untuned->tasks.tasks[at].weight);
+    CHECK(form.task.nodes == untuned->tasks.tasks[at].nodes);
+    CHECK(find_task(*untuned, form.task.key) == at);
+    CHECK(find_form(*untuned, at, form.task.key).key == form.task.key);
+  }
+  // A fixed form of the whole model has the same key, so that they share records.
+  auto fixed = make_program(resnet(4));
+  REQUIRE(fixed.has_value());
+  CHECK(fixed->forms.empty());
+  CHECK(fixed->tasks.tasks[at].key == forms[2].task.key);
+
+  auto store = memory_store();
+  const auto chosen = [&](int64_t threads, int64_t winograd = kAutoForm) {
+    Model same = model;
+    same.source.winograd = winograd;
+    auto program = make_program(same, host, {store.get(), threads});
+    REQUIRE(program.has_value());
+    return std::move(*program);
+  };
+  add_time(*store, forms[2].task, 1e-3, 1);
+  CHECK(chosen(1).tasks.tasks[at].key == forms[2].task.key);  // the others are not measured
+  add_time(*store, forms[0].task, 2e-3, 1);
+  const Program tiles = chosen(1);
+  CHECK(tiles.tasks.tasks[at].key == forms[2].task.key);
+  CHECK(tiles.tasks.tasks.size() == untuned->tasks.tasks.size());
+  CHECK(chosen(1, 0).tasks.tasks[at].key == forms[0].task.key);  // --winograd 0
+  // Every kernel of the task has its own transformed weight.
+  std::set<graph::ValueId> weights;
+  for (size_t g = 0; g < tiles.groups.size(); ++g) {
+    if (tiles.tasks.bindings[g].task != static_cast<int64_t>(at)) continue;
+    const graph::Node& node = tiles.graph.node(tiles.groups[g].anchor);
+    CHECK(node.as<graph::ConvAttrs>().winograd == 4);
+    CHECK(tiles.graph.value(node.inputs[1]).shape[0] == 36);
+    CHECK(tiles.tasks.bindings[g].params[1].value == node.inputs[1]);
+    CHECK(std::count(tiles.groups[g].constants.begin(), tiles.groups[g].constants.end(), node.inputs[1]) == 1);
+    weights.insert(node.inputs[1]);
+  }
+  CHECK(std::ssize(weights) == tiles.tasks.tasks[at].weight);
+
+  add_time(*store, forms[0].task, 4e-4, 2);  // only the direct form was measured on two threads
+  CHECK(chosen(2).tasks.tasks[at].key == forms[0].task.key);
+  CHECK(chosen(1).tasks.tasks[at].key == forms[2].task.key);
+  add_time(*store, forms[1].task, 3e-4, 2);
+  CHECK(chosen(2).tasks.tasks[at].key == forms[1].task.key);
+
+  auto summaries = summarise_tasks(chosen(2), store.get(), host, 2);
+  REQUIRE(summaries.has_value());
+  CHECK(summaries->at(at).form == "winograd2");
+  REQUIRE(summaries->at(at).forms.size() == 3);
+  CHECK(summaries->at(at).forms[0].best_seconds == 4e-4);
+  CHECK(summaries->at(at).forms[1].best_seconds == 3e-4);
+}
+
+TEST_CASE("a library takes the forms that records say are the fastest, and verifies") {
+  const Model model = resnet(kAutoForm);
+  auto untuned = make_program(model);
+  REQUIRE(untuned.has_value());
+  auto store = memory_store();
+  int64_t with_forms = 0;
+  for (const std::vector<TaskForm>& forms : untuned->forms)
+    for (size_t f = 0; f < forms.size(); ++f) {
+      add_time(*store, forms[f].task, f + 1 == forms.size() ? 1e-3 : 2e-3, 1);
+      with_forms += f == 0 ? 1 : 0;
+    }
+  REQUIRE(with_forms > 0);
+  auto folder = TemporaryDirectory::create("tcc-forms-test-");
+  REQUIRE(folder.has_value());
+  BuildOptions options;
+  options.folder = (*folder)->path();
+  options.targets = {target::host_target()};
+  options.store = store.get();
+  auto report = build_model(model, options);
+  if (!report) FAIL(report.error().message);
+  CHECK(std::count_if(report->kernels.begin(), report->kernels.end(), [](const KernelChoice& k) {
+          return k.tuned && form_of(k.workload).starts_with("winograd");
+        }) == with_forms);
+  auto verified = verify_library(report->package.library, {});
+  REQUIRE(verified.has_value());
+  CHECK(verified->passed());
+}
+
+TEST_CASE("tuning measures every form of a task, and reports them as one") {
+  const Model model = resnet(kAutoForm);
+  auto program = make_program(model);
+  REQUIRE(program.has_value());
+  const size_t at = task_with_forms(*program, 3);
+  auto store = memory_store();
+  TuneRequest request;
+  request.target = target::host_target();
+  request.tasks = {at};
+  request.options.trials = 12;
+  request.options.population = 32;
+  request.options.generations = 1;
+  std::set<int64_t> seen;
+  request.progress = [&](const search::Progress& p) { seen.insert(p.task); };
+  auto report = tune_program(*program, *store, request);
+  if (!report) FAIL(report.error().message);
+  REQUIRE(report->tasks.size() == 1);
+  const TunedTask& tuned = report->tasks[0];
+  REQUIRE(tuned.forms.size() == 3);
+  double best = 0;
+  int64_t trials = 0;
+  for (size_t f = 0; f < 3; ++f) {
+    CHECK(tuned.forms[f].key == program->forms[at][f].task.key);
+    CHECK(tuned.forms[f].trials > 0);
+    trials += tuned.forms[f].trials;
+    if (best == 0 || tuned.forms[f].best_seconds < best) best = tuned.forms[f].best_seconds;
+  }
+  CHECK(trials == 12);
+  CHECK(tuned.result.trials == 12);
+  CHECK(tuned.result.best_seconds == best);
+  CHECK(seen == std::set<int64_t>{-1, 0});
+  // The fastest form is built.
+  auto chosen = make_program(model, request.target, {store.get(), 1});
+  REQUIRE(chosen.has_value());
+  CHECK(chosen->tasks.tasks[at].key == tuned.result.key);
+}
+
+TEST_CASE("a form whose error may pass the tolerance is refused by task, with the number") {
+  // Filters with one element at the corner, over 512 channels: F(4x4, 3x3) is least accurate for them.
+  Model model;
+  const auto x = model.graph.add_input("x", graph::DType::kF32, {1, 512, 16, 16});
+  std::vector<double> values(size_t{32} * 512 * 9, 0.0);
+  for (size_t i = 8; i < values.size(); i += 9) values[i] = 1;
+  const auto w = model.graph.add_constant("w", graph::DType::kF32, {32, 512, 3, 3},
+                                          graph::make_constant_from_doubles(graph::DType::kF32, values));
+  auto y = model.graph.add_node(graph::Op::kConv, graph::ConvAttrs{{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1}, {x, w},
+                                "conv");
+  REQUIRE(y.has_value());
+  model.graph.add_output(*y, "y");
+  for (int64_t winograd : {int64_t{4}, kAutoForm}) {
+    model.source.winograd = winograd;
+    auto program = make_program(model);
+    REQUIRE(program.has_value());
+    CHECK(winograd_tasks(*program) == 0);
+    REQUIRE(program->refused_forms.size() == 1);
+    const RefusedForm& refused = program->refused_forms[0];
+    CHECK(refused.winograd == 4);
+    CHECK(refused.error > graph::kWinogradTolerance);
+    CHECK_THAT(refusal_text(refused), Catch::Contains("F(4x4, 3x3)") &&
+                                          Catch::Contains(fmt::format("{:.1e}", refused.error)) &&
+                                          Catch::Contains("1.0e-03") && Catch::Contains("conv2d 1x512x16x16"));
+    if (winograd == kAutoForm) CHECK(program->forms.at(0).size() == 2);  // F(2x2, 3x3) stays
+  }
+  model.source.winograd = 0;
+  auto direct = make_program(model);
+  REQUIRE(direct.has_value());
+  CHECK(direct->refused_forms.empty());
+  CHECK(direct->forms.empty());
+}
+
+TEST_CASE("only convolutions that a form can compute have forms") {
+  for (const char* name : {"zoo:mlp", "zoo:mobilenet_v2"}) {
+    auto model = load_model({name, {}, {1, 64, 1}, {}});
+    REQUIRE(model.has_value());
+    auto program = make_program(*model);
+    REQUIRE(program.has_value());
+    for (const std::vector<TaskForm>& forms : program->forms) CHECK(forms.empty());  // 1x1 and depthwise ones
+  }
+  // Predicted times do not compare forms.
+  auto gpu = target::find_target("a100");
+  REQUIRE(gpu.has_value());
+  auto program = make_program(resnet(kAutoForm), *gpu);
+  REQUIRE(program.has_value());
+  CHECK(program->forms.empty());
+}
 
 TEST_CASE("a model with convolutions by tiles verifies against its direct convolutions") {
   auto folder = TemporaryDirectory::create("tcc-winograd-test-");
@@ -40,7 +255,7 @@ TEST_CASE("a model with convolutions by tiles verifies against its direct convol
   CHECK(verified->outputs[0].max_error < 1e-3);
 }
 
-TEST_CASE("winograd is an option of the model, off by default") {
+TEST_CASE("winograd is an option of the model, chosen by records by default") {
   auto direct = make_program(resnet(0)), tiles = make_program(resnet(2));
   REQUIRE(direct.has_value());
   REQUIRE(tiles.has_value());

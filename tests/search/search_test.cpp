@@ -51,6 +51,9 @@ TEST_CASE("an interrupted run goes on as if it had not been interrupted") {
                search::Strategy::kReplay, search::Strategy::kPruner);
   INFO(search::strategy_name(strategy));
   search::TuneOptions o = small_options(strategy);
+  // The second time the first two tasks count as forms of one.
+  if (GENERATE(false, true)) o.choices = {0, 0, 1};
+  if (strategy != search::Strategy::kEvolutionary && !o.choices.empty()) return;
   auto whole = memory_store();
   Fake machine(5, 0.1);
   auto uninterrupted = search::tune(work, target, o, environment(*whole, machine));
@@ -223,6 +226,78 @@ TEST_CASE("a task whose programs all fail does not take the others' turns, and i
   CHECK(search::next_task(states, o, settings, 40) == 0);
   states[0].exhausted = states[1].exhausted = true;
   CHECK(search::next_task(states, o, settings, 40) == -1);
+}
+
+TEST_CASE("forms of one choice share its trials, and one that is far behind gets no more") {
+  std::vector<task::Task> work = tasks();
+  std::vector<search::TaskState> states(3);
+  for (size_t i = 0; i < 3; ++i) states[i].task = &work[i];
+  CHECK(search::count_choices(states) == 3);
+  states[0].choice = states[1].choice = 0;
+  states[2].choice = 1;
+  CHECK(search::count_choices(states) == 2);
+  const search::Settings settings = search::settings_for(avx512());
+  search::TuneOptions o;
+  const auto after = [&](size_t at, std::vector<double> history) {
+    states[at].best_seconds = history.back();
+    states[at].history = std::move(history);
+  };
+  CHECK_FALSE(search::is_beaten(states, states[0]));  // nothing is known of either
+  after(0, {1.0});
+  CHECK_FALSE(search::is_beaten(states, states[1]));
+  CHECK(search::next_task(states, o, settings, 1) == 1);  // every form has a first round
+  after(1, {1.9});
+  CHECK_FALSE(search::is_beaten(states, states[1]));
+  after(1, {2.1});
+  CHECK(search::is_beaten(states, states[1]));
+  after(1, {1.9, 1.5});  // the more rounds it had, the less it may be behind
+  CHECK(search::is_beaten(states, states[1]));
+  after(1, {1.9, 1.5, 1.1});
+  CHECK_FALSE(search::is_beaten(states, states[1]));
+  after(1, {1.9, 1.5, 1.1, 0.8});
+  CHECK(search::is_beaten(states, states[0]) == false);  // 1.25 times after one round
+  CHECK(search::choice_seconds(states, states[0]) == 0.8 * static_cast<double>(work[0].weight));
+  CHECK(search::choice_gain(states, states[1], settings) == search::scheduler_gain(states[1], settings));
+  CHECK(search::choice_gain(states, states[0], settings) < search::scheduler_gain(states[0], settings));
+
+  after(0, {3.0});
+  after(2, {5.0});
+  states[2].exhausted = true;
+  for (int64_t round : {4, 400}) CHECK(search::next_task(states, o, settings, round) == 1);  // never the beaten one
+
+  o.trials_per_task = 20;
+  states[0].trials = 8, states[1].trials = 10;
+  CHECK(search::rivals_of(states, states[1]).count == 1);
+  CHECK(search::rivals_of(states, states[1]).trials == 8);
+  CHECK(search::rivals_of(states, states[2]).count == 0);
+  CHECK(search::trials_of_round(states[1], 2, o, settings, 18, true, search::rivals_of(states, states[1])) == 2);
+  states[1].trials = 12;
+  CHECK(search::next_task(states, o, settings, 5) == -1);
+}
+
+TEST_CASE("a search measures every form of a choice, and says which ones it gave up") {
+  target::Target target = avx512();
+  const std::vector<task::Task> work = tasks();
+  search::TuneOptions o = small_options();
+  o.trials = 60;
+  o.finals = false;
+  o.choices = {0, 0, 1};
+  // The convolution is ten times as fast as the product that counts as the same.
+  measure::FakeMeasurer machine([](const measure::Candidate& c) {
+    size_t rank = 0;
+    for (const ir::Buffer* b : c.kernel.buffers)
+      if (b->role == ir::BufferRole::kOutput) rank = b->shape.size();
+    return (rank == 4 ? 1e-6 : 1e-5) * (1 + 0.2 * Rng(c.nest_hash).uniform());
+  });
+  auto store = memory_store();
+  auto result = search::tune(work, target, o, environment(*store, machine));
+  REQUIRE(result.has_value());
+  CHECK(result->trials == o.trials);
+  CHECK(result->tasks[0].beaten);
+  CHECK_FALSE(result->tasks[1].beaten);
+  CHECK_FALSE(result->tasks[2].beaten);
+  CHECK(result->tasks[0].trials > 0);
+  CHECK(result->tasks[0].trials < result->tasks[1].trials);
 }
 
 namespace {
