@@ -72,10 +72,10 @@ Result<int> show_record(const DbArguments& a) {
   std::vector<std::vector<std::string>> rows = {
       {"record", fmt::format("{}, {} {}", id, record::kind_name(r.kind), record::status_name(r.status))},
       {"task", fmt::format("{} {}", record::hash_text(r.task), r.workload)},
-      {"form", driver::form_of(r.workload)},
       {"target", fmt::format("{}, {}, {}", r.target, r.isa, plural(r.threads, "thread"))},
       {"machine", r.platform.empty() ? "not known" : r.platform},
       {"space", r.space.empty() ? "not known" : r.space}};
+  if (const std::string form = driver::form_of(r.workload); !form.empty()) rows.push_back({"form", form});
   if (r.median > 0)
     rows.push_back(
         {"time", fmt::format("{}, {} to {}, the {} of {}{}{}", format_seconds(r.median), format_seconds(r.low),

@@ -103,8 +103,8 @@ Result<size_t> fastest_form(const std::vector<TaskForm>& forms, const target::Ta
             search::chosen_record(forms[i].task, target, *records.store, records.threads));
     if (!r || record::is_untimed(r->kind) || r->median <= 0) continue;
     const bool exact = r->threads == records.threads && record::is_of(*r, machine);
-    const bool better = best == 0 || exact != best_is_exact ? exact >= best_is_exact : r->median < best;
-    if (!better) continue;
+    const bool better = exact == best_is_exact ? r->median < best : exact;
+    if (best > 0 && !better) continue;
     fastest = i, best = r->median, best_is_exact = exact;
   }
   return fastest;
