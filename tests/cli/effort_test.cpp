@@ -179,3 +179,68 @@ TEST_CASE("a record that no longer gives its program is named by build, which fa
       box.tcc({"build", "zoo:mlp", "-o", "no", "--threads", "1", "--db", "a.db", "--require-tuned"});
   CHECK(refused.exit_code == 1);
 }
+
+TEST_CASE("the forms of a convolution are tuned as one task, and every report names the one that is built", "[cli]") {
+  Sandbox box;
+  const std::vector<std::string> model = {"zoo:resnet18", "--image", "64"};
+  const auto run = [&](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), model.begin(), model.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = box.tcc(words);
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    return outcome.out;
+  };
+  const std::vector<std::string> db = {"--db", "a.db", "--threads", "1", "--json"};
+  const Json before = Json::parse(run({"show"}, {"--json"}));
+  std::string task;
+  for (const Json& t : before.at("tasks")) {
+    const bool conv = t.at("workload").get<std::string>().starts_with("conv2d");
+    CHECK(t.at("form") == (conv ? "direct" : ""));
+    if (task.empty() && t.at("forms").size() == 3) task = std::to_string(t.at("task").get<int>());
+  }
+  REQUIRE_FALSE(task.empty());
+  for (const Json& t : Json::parse(run({"show"}, {"--winograd", "0", "--json"})).at("tasks"))
+    CHECK(t.at("forms").empty());
+
+  std::vector<std::string> few = db;
+  few.insert(few.end(), {"--tasks", task, "--trials", "6"});
+  const Json tuned = event_of(run({"tune"}, few), "summary").at("tasks").at(0);
+  REQUIRE(tuned.at("forms").size() == 3);
+  std::string fastest;
+  double best = 0;
+  int trials = 0;
+  for (const Json& f : tuned.at("forms")) {
+    trials += f.at("trials").get<int>();
+    const double seconds = f.at("best_seconds").get<double>();
+    if (seconds > 0 && (best == 0 || seconds < best)) best = seconds, fastest = f.at("form");
+  }
+  CHECK(trials == 6);
+  CHECK(tuned.at("form") == fastest);
+  CHECK(tuned.at("best_seconds") == best);
+
+  std::vector<std::string> one = db;
+  one.insert(one.end(), {"--task", task});
+  const Json shown = Json::parse(run({"show"}, one));
+  CHECK(shown.at("form") == fastest);
+  CHECK(shown.at("key") == tuned.at("key"));
+  CHECK(Json::parse(run({"explain"}, one)).at("form") == fastest);
+  // A form that is not built is shown by its key, and explained with the option that chooses it.
+  std::string other;
+  for (const Json& f : shown.at("forms"))
+    if (f.at("form") != fastest) other = f.at("key");
+  std::vector<std::string> of_key = db;
+  of_key.insert(of_key.end(), {"--task", other});
+  CHECK(Json::parse(run({"show"}, of_key)).at("key") == other);
+  const Outcome refused =
+      box.tcc({"explain", model[0], model[1], model[2], "--db", "a.db", "--threads", "1", "--task", other});
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, Contains("--winograd"));
+
+  const Json stats = Json::parse(box.tcc({"db", "stats", "a.db", "--json"}).out);
+  std::map<std::string, int> forms;
+  for (const Json& t : stats.at("stores").at(0).at("tasks")) ++forms[t.at("form").get<std::string>()];
+  CHECK(forms["direct"] == 1);
+  CHECK(forms["winograd2"] == 1);
+  CHECK(forms["winograd4"] == 1);
+}
