@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "tcc/ir/copy.h"
 #include "tcc/ir/query.h"
@@ -35,6 +36,30 @@ bool reductions_depend_on_decisions(const Kernel& k) {
   return found;
 }
 
+// Makes equal values of floats one node again. The values of a Winograd tile are made as a graph, whose parts
+// primitives rewrite one by one; instantiate() folds a part that is one node once (lower/fold.cpp).
+class ValueSharing {
+ public:
+  explicit ValueSharing(Arena& arena) : b_(arena) {}
+  Stmt stmt(Stmt s) {
+    return rewrite_children(b_, s, [&](Stmt child) { return stmt(child); }, [&](Expr e) { return expr(e); });
+  }
+
+ private:
+  Expr expr(Expr e) {
+    if (!is_float(e->type)) return e;
+    const auto [first, last] = known_.equal_range(e->hash);
+    for (auto at = first; at != last; ++at)
+      if (equal(at->second, e)) return at->second;
+    Expr made = rewrite_children(b_, e, [&](Expr child) { return expr(child); });
+    known_.emplace(e->hash, made);
+    return made;
+  }
+
+  Builder b_;
+  std::unordered_multimap<uint64_t, Expr> known_;
+};
+
 // Runs the skeleton with symbols. Returns why that cannot be done, or "".
 std::string make_symbolic(Sketch& sketch, const target::Target& target) {
   auto arena = std::make_shared<Arena>();
@@ -56,7 +81,9 @@ std::string make_symbolic(Sketch& sketch, const target::Target& target) {
   if (reductions_depend_on_decisions(executor.kernel())) return "the loops of a reduction depend on the decisions";
   Legal<Kernel> nest = lower::build_nest(executor.kernel(), target, arena);
   if (!nest) return fmt::format("lowering needs numbers: {}", nest.error().text);
-  sketch.nest = compact(lower::fold(*nest, {}, arena));
+  Kernel folded = lower::fold(*nest, {}, arena);
+  folded.root = ValueSharing(*arena).stmt(folded.root);
+  sketch.nest = compact(folded);
   for (Expr extent : places) sketch.places.push_back(copy_expr(*sketch.nest.arena, extent));
   return "";
 }
