@@ -7,7 +7,6 @@
 #include "tcc/driver/forms.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/show.h"
-#include "tcc/driver/tune.h"
 #include "tcc/graph/winograd.h"
 #include "tcc/support/files.h"
 
@@ -154,43 +153,6 @@ TEST_CASE("a library takes the forms that records say are the fastest, and verif
   CHECK(verified->passed());
 }
 
-TEST_CASE("tuning measures every form of a task, and reports them as one") {
-  const Model model = resnet(kAutoForm);
-  auto program = make_program(model);
-  REQUIRE(program.has_value());
-  const size_t at = task_with_forms(*program, 3);
-  auto store = memory_store();
-  TuneRequest request;
-  request.target = target::host_target();
-  request.tasks = {at};
-  request.options.trials = 12;
-  request.options.population = 32;
-  request.options.generations = 1;
-  std::set<int64_t> seen;
-  request.progress = [&](const search::Progress& p) { seen.insert(p.task); };
-  auto report = tune_program(*program, *store, request);
-  if (!report) FAIL(report.error().message);
-  REQUIRE(report->tasks.size() == 1);
-  const TunedTask& tuned = report->tasks[0];
-  REQUIRE(tuned.forms.size() == 3);
-  double best = 0;
-  int64_t trials = 0;
-  for (size_t f = 0; f < 3; ++f) {
-    CHECK(tuned.forms[f].key == program->forms[at][f].task.key);
-    CHECK(tuned.forms[f].trials > 0);
-    trials += tuned.forms[f].trials;
-    if (best == 0 || tuned.forms[f].best_seconds < best) best = tuned.forms[f].best_seconds;
-  }
-  CHECK(trials == 12);
-  CHECK(tuned.result.trials == 12);
-  CHECK(tuned.result.best_seconds == best);
-  CHECK(seen == std::set<int64_t>{-1, 0});
-  // The fastest form is built.
-  auto chosen = make_program(model, request.target, {store.get(), 1});
-  REQUIRE(chosen.has_value());
-  CHECK(chosen->tasks.tasks[at].key == tuned.result.key);
-}
-
 TEST_CASE("a form whose error may pass the tolerance is refused by task, with the number") {
   // Filters with one element at the corner, over 512 channels: F(4x4, 3x3) is least accurate for them.
   Model model;
@@ -226,8 +188,10 @@ TEST_CASE("a form whose error may pass the tolerance is refused by task, with th
 
 TEST_CASE("only convolutions that a form can compute have forms") {
   for (const char* name : {"zoo:mlp", "zoo:mobilenet_v2"}) {
-    auto model = load_model({name, {}, {1, 64, 1}, {}});
-    REQUIRE(model.has_value());
+    ModelSource source;
+    source.model = name;
+    auto model = load_model(source);
+    if (!model) FAIL(model.error().message);
     auto program = make_program(*model);
     REQUIRE(program.has_value());
     for (const std::vector<TaskForm>& forms : program->forms) CHECK(forms.empty());  // 1x1 and depthwise ones
