@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kMaxContenders = 8, kTrialsForContender = 8;
 constexpr double kInReach = 0.06;     // programs further behind the fastest are not timed again
 constexpr double kClearLead = 0.03;   // nor compared in pairs; where the second is that far behind, nothing is
+constexpr double kFormInReach = 1.5;  // forms further behind the best one are not timed again
 constexpr double kWorthwhile = 0.01;  // least share of a task in the network's time
 constexpr int64_t kMaxTurns = 3;
 constexpr double kTurnsSeconds = 1.5;  // no further turn begins after
@@ -263,7 +264,7 @@ Result<void> rerank_finalists(std::vector<TaskState>& states, const target::Targ
   double network = 0;
   std::vector<TaskState*> order;
   for (TaskState& state : states) {
-    if (is_beaten(states, state)) continue;  // a form that is not built
+    if (seconds_of(state) > kFormInReach * choice_seconds(states, state)) continue;  // a form that is not built
     network += seconds_of(state);
     order.push_back(&state);
   }
