@@ -384,6 +384,9 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& path, Mode mode) {
     // WAL: readers never wait and a killed writer leaves whole records. FULL: a commit is on disk when it returns.
     if (!memory) TCC_TRY_VOID(use_wal(state->db, path));
     TCC_TRY_VOID(execute(state->db, path, "PRAGMA synchronous=FULL"));
+    // Pages. Each commit rewrites a few of them: at SQLite's 1,000 the log is 20 times as large as a small store, and
+    // passes limits on file sizes that the store itself is far from.
+    TCC_TRY_VOID(execute(state->db, path, "PRAGMA wal_autocheckpoint=100"));
     TCC_TRY_VOID(migrate(state->db, path));
     state->version = kSchemaVersion;
   }
