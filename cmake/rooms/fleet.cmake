@@ -1,5 +1,8 @@
-# The client of NATS (package libnats-dev). Without it every command of a fleet says so.
+# HMACs of messages, and the client of NATS (package libnats-dev). Without it every command of a fleet says so.
 if(TARGET tcc_fleet)
+  set(OPENSSL_USE_STATIC_LIBS ${TCC_PORTABLE})
+  find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+  target_link_libraries(tcc_fleet PRIVATE OpenSSL::Crypto)
   find_path(TCC_NATS_INCLUDE nats/nats.h)
   find_library(TCC_NATS NAMES nats)
   if(TCC_WITH_FLEET AND TCC_NATS_INCLUDE AND TCC_NATS AND NOT TCC_PORTABLE)

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "fleet/sha256.h"
+#include "fleet/hmac.h"
 #include "tcc/ir/text.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/support/hash.h"
