@@ -60,7 +60,9 @@ TEST_CASE("exceptions may not pass where a thread says so, and only on that thre
   CHECK(exceptions_may_pass());
   {
     NoExceptions outer;
-    { NoExceptions inner; }
+    {
+      NoExceptions inner;
+    }
     CHECK_FALSE(exceptions_may_pass());
     bool elsewhere = false;
     std::thread([&] { elsewhere = exceptions_may_pass(); }).join();
