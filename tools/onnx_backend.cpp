@@ -227,6 +227,11 @@ Outcome run_case(const Case& test, const std::string& folder, bool scheduled) {
   const std::string path = (test.folder / "model.onnx").string();
   auto description = onnx::describe_model(path);
   if (!description) return failure_of(description.error());
+  if (!description->only_tensors)
+    return {"refused",
+            std::string(graph::refusal_code(graph::Refusal::kNotATensor)),
+            "its data are sequences or optional values, which this tool does not read",
+            {}};
   std::vector<std::string> frozen;
   auto finish = [&](Outcome outcome) {
     outcome.frozen = frozen;

@@ -412,6 +412,12 @@ Result<ModelDescription> describe_model(const std::string& path) {
   for (const auto& input : model->graph().input()) {
     if (!initializers.contains(input.name())) description.inputs.push_back(input.name());
   }
+  const auto is_list = [](const auto& info) {
+    return info.type().has_sequence_type() || info.type().has_optional_type();
+  };
+  const auto& graph = model->graph();
+  description.only_tensors = std::none_of(graph.input().begin(), graph.input().end(), is_list) &&
+                             std::none_of(graph.output().begin(), graph.output().end(), is_list);
   for (const auto& node : model->graph().node()) {
     bool own = node.domain().empty() || node.domain() == "ai.onnx";
     description.operators.push_back(own ? node.op_type() : node.domain() + "::" + node.op_type());

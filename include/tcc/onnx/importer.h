@@ -56,6 +56,7 @@ std::vector<std::string> import_notes(const graph::Graph& graph);
 struct ModelDescription {
   std::vector<std::string> inputs;     // without initializers, in order
   std::vector<std::string> operators;  // of the nodes, in file order; "domain::Name" outside ai.onnx
+  bool only_tensors = true;            // no input or output is a sequence or optional
 };
 Result<ModelDescription> describe_model(const std::string& path);
 
