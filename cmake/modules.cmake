@@ -56,7 +56,7 @@ tcc_room(measure LEVEL 7 ROOMS support rt ir target interp schedule lower simula
 
 tcc_room(backend LEVEL 8 ROOMS support target schedule features lower space codegen cost measure package)
 
-tcc_room(fleet LEVEL 9 ROOMS support ir target schedule lower measure LIBS Threads::Threads nlohmann_json::nlohmann_json)
+tcc_room(fleet LEVEL 9 ROOMS support ir target schedule lower record measure LIBS Threads::Threads nlohmann_json::nlohmann_json)
 
 tcc_room(search LEVEL 9 ROOMS support ir target task schedule lower codegen space construct cost record measure backend LIBS nlohmann_json::nlohmann_json)
 

@@ -103,7 +103,7 @@ Result<int> history(const HistoryArguments& a) {
   if (open.records.all == nullptr)
     return make_error(
         ErrorClass::kInput,
-        fmt::format("expected tuning records of {}, but there is no file of records", sanitize(a.model.model)),
+        fmt::format("tcc history expected a file with tuning records of {}, found none", sanitize(a.model.model)),
         "`tcc tune` makes one; name it by --db FILE");
   const int64_t threads = threads_or_all(a.threads);
   TCC_TRY(const driver::History history, driver::tuning_history(open.program, *open.records.all, open.target, threads));

@@ -28,7 +28,7 @@ std::string run_row(const target::Target& target, int64_t threads, uint64_t seed
   return fmt::format("fleet:{:016x}", combine_hash(combine_hash(machine, static_cast<uint64_t>(threads)), seed));
 }
 
-// This machine stands in for a class of machines only where it is as fast.
+// A tuner goes on here only where this machine is as fast as those of the fleet.
 Result<void> check_speed(double fleet_seconds) {
   if (fleet_seconds <= 0) return {};
   const double here = measure::calibration_seconds();

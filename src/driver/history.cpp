@@ -62,7 +62,8 @@ class Runs {
   }
   double best(size_t task) const { return best_[task]; }
 
-  std::vector<TuningRun> finish() {
+  // Sums up the last run.
+  void finish() {
     if (!runs_.empty()) {
       TuningRun& run = runs_.back();
       run.tasks = std::ssize(seen_), run.improved = std::ssize(improved_);
@@ -71,8 +72,8 @@ class Runs {
         run.seconds += best_[i] * static_cast<double>(tasks_[i].weight);
     }
     seen_.clear(), improved_.clear();
-    return runs_;
   }
+  const std::vector<TuningRun>& runs() const { return runs_; }
 
  private:
   const std::vector<task::Task>& tasks_;
@@ -152,7 +153,8 @@ Result<History> tuning_history(const Program& program, const record::Database& s
     if (improves) task.best.push_back({r.id, r.unix_time, r.median});
     runs.add(e, improves);
   }
-  history.runs = runs.finish();
+  runs.finish();
+  history.runs = runs.runs();
   TCC_TRY(const PlainRows phases, load_phases(program, store));
   add_phases(phases, history.runs);
   return history;

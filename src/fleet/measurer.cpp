@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tcc/fleet/worker.h"
+#include "tcc/record/record.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
 #include "tcc/support/hash.h"
@@ -25,10 +26,6 @@ constexpr double kLiveSeconds = 10;     // since a worker's last beat
 constexpr size_t kMostEarly = 1 << 16;  // answers that came before they were asked for
 constexpr int64_t kMostAtOnce = 4096;
 constexpr int kMostTaskSends = 3;
-
-std::string hex16(uint64_t value) {
-  return fmt::format("{:016x}", value);
-}
 
 std::vector<std::unique_ptr<Delivery>> all_of(Inbox& inbox) {
   std::vector<std::unique_ptr<Delivery>> out;
@@ -128,8 +125,8 @@ class FleetMeasurer::State {
   const TunerOptions& options() const { return o_; }
   // A program that is asked for again in one run is measured again.
   std::string unused_id(uint64_t id) {
-    while (answered_.contains(hex16(id))) id = combine_hash(id, ++again_);
-    return hex16(id);
+    while (answered_.contains(record::hash_text(id))) id = combine_hash(id, ++again_);
+    return record::hash_text(id);
   }
   std::string final_id() {
     static thread_local std::random_device device;

@@ -7,6 +7,7 @@
 
 #include "fleet/hmac.h"
 #include "tcc/ir/text.h"
+#include "tcc/record/record.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/text.h"
@@ -20,10 +21,6 @@ namespace {
 constexpr std::string_view kMagic = "TCC1";
 constexpr size_t kMaxSamples = 1 << 16, kMaxText = 16 << 10, kMaxDecisions = 1 << 12;
 constexpr int kMaxDepth = 32;
-
-std::string hex(uint64_t value) {
-  return fmt::format("{:016x}", value);
-}
 
 // The messages of the parser and of at() quote the text; they are sanitized where they are shown.
 struct BadBody {
@@ -122,7 +119,7 @@ json json_of(const measure::Measurement& m) {
             {"failure", m.failure.substr(0, kMaxText)},
             {"samples", m.samples},
             {"gate", m.gate},
-            {"code", hex(m.code)},
+            {"code", record::hash_text(m.code)},
             {"layouts", m.layouts},
             {"where", m.where},
             {"counts", {m.counts.dram_bytes, m.counts.tensor_share, m.counts.occupancy}}};
@@ -246,7 +243,7 @@ Opened<std::string_view> open_sealed(std::string_view key, std::string_view subj
 std::string task_key(const ir::Kernel& naive, const target::Target& target) {
   const uint64_t machine =
       combine_hash(hash_bytes(target::target_to_json(target)), static_cast<uint64_t>(target.cuda.simulated));
-  return hex(combine_hash(ir::hash_kernel(naive), machine));
+  return record::hash_text(combine_hash(ir::hash_kernel(naive), machine));
 }
 
 std::string print_task(const TaskText& task) {
@@ -274,12 +271,12 @@ Opened<TaskText> parse_task(std::string_view body) {
 std::string print_job(const Job& job) {
   json programs = json::array();
   for (const Program& p : job.programs)
-    programs.push_back({{"nest", hex(p.nest_hash)}, {"trace", p.trace}, {"finalist", p.finalist}});
+    programs.push_back({{"nest", record::hash_text(p.nest_hash)}, {"trace", p.trace}, {"finalist", p.finalist}});
   return dump({{"id", job.id},
                {"run", job.run},
                {"task", job.task},
                {"tool", job.tool},
-               {"number", hex(job.number)},
+               {"number", record::hash_text(job.number)},
                {"threads", job.threads},
                {"programs", std::move(programs)},
                {"whether", job.aim == measure::PairAim::kWhetherAWins}});
@@ -340,7 +337,7 @@ std::string print_beat(const Beat& b) {
                {"host", b.host},
                {"target", b.target},
                {"platform", b.platform},
-               {"features", hex(b.features)},
+               {"features", record::hash_text(b.features)},
                {"threads", b.threads},
                {"kind", record::kind_name(b.kind)},
                {"compares", b.compares},
@@ -394,7 +391,7 @@ std::string machine_class(const target::Target& target, const std::string& platf
   std::string name = target.name.substr(0, 40);
   for (char& c : name)
     if (!is_name(std::string_view(&c, 1))) c = '-';
-  return fmt::format("{}-{}", name, hex(hash).substr(0, 8));
+  return fmt::format("{}-{}", name, record::hash_text(hash).substr(0, 8));
 }
 
 }  // namespace tcc::fleet

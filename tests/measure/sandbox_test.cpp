@@ -17,7 +17,7 @@ using namespace tcc;
 
 namespace {
 
-// The exit status of a child that enters the sandbox and does this; 99: there are no filters here.
+// A child enters the sandbox and runs `body`. Returns its exit status; 99: the system has no filters.
 int in_sandbox(const std::function<int()>& body) {
   const pid_t child = fork();
   REQUIRE(child >= 0);

@@ -23,7 +23,7 @@ struct FleetRequest {
   std::function<void(const std::string&)> note;  // sentences for the user, at once; may be empty
 };
 
-// Opens the measurer of this machine that stands in for a fleet.
+// Opens the measurer of this machine, which the tuner takes when the fleet is gone.
 using OpenLocal = std::function<Result<measure::Measurer*>()>;
 
 // A measurer of the fleet for a target. `run`: see fleet::TunerOptions. Errors: the server, the credentials, no worker.
