@@ -3,6 +3,7 @@
 #include <map>
 
 #include "passes_internal.h"
+#include "tcc/graph/finite.h"
 #include "tcc/support/check.h"
 
 namespace tcc::graph {
@@ -30,7 +31,8 @@ constexpr double kMaxReads = 256;
 constexpr int64_t kMostInDiamond = 4;
 
 // How often the formula of one element reads the operand.
-double reads_in_formula(const Node& node) {
+double reads_in_formula(const Graph& graph, const Node& node) {
+  if (limits_numbers(graph, node)) return 1;
   switch (node.op) {
     case Op::kRelu:
       return 2;
@@ -48,10 +50,10 @@ double reads_in_formula(const Node& node) {
 }
 
 // How often the node's result reads what was there before its group, where it reads `value` that does so `reads` times.
-double reads_behind(const Node& node, ValueId value, double reads) {
+double reads_behind(const Graph& graph, const Node& node, ValueId value, double reads) {
   double sum = 0;
   for (ValueId input : node.inputs) sum += input == value ? reads : 1;
-  return sum * reads_in_formula(node);
+  return sum * reads_in_formula(graph, node);
 }
 
 class Fuser {
@@ -86,7 +88,7 @@ class Fuser {
     append(group, id);
     const Node& anchor = graph_.node(id);
     if (takes_consumers(anchor.op)) {
-      take_members(group, op_class(anchor.op) == OpClass::kElementwise ? reads_behind(anchor, kNone, 1) : 1);
+      take_members(group, op_class(anchor.op) == OpClass::kElementwise ? reads_behind(graph_, anchor, kNone, 1) : 1);
       if (const Node* softmax = softmax_of_scores(group)) {
         append(group, softmax->id);
         if (const Node* rounding = rounding_of(*softmax)) append(group, rounding->id);
@@ -101,7 +103,7 @@ class Fuser {
   void take_members(FusionGroup& group, double reads) {
     for (;;) {
       if (const Node* next = next_member(group.output)) {
-        reads = reads_behind(*next, group.output, reads);
+        reads = reads_behind(graph_, *next, group.output, reads);
         if (reads > kMaxReads) return;
         for (ValueId input : next->inputs)
           if (input != group.output && !is_ready(input))
@@ -116,7 +118,7 @@ class Fuser {
         const Node& node = graph_.node(id);
         double sum = 0;
         for (ValueId input : node.inputs) sum += behind.contains(input) ? behind[input] : 1;
-        behind[node.output] = sum * reads_in_formula(node);
+        behind[node.output] = sum * reads_in_formula(graph_, node);
       }
       reads = behind[graph_.node(members.back()).output];
       if (reads > kMaxReads) return;

@@ -30,6 +30,10 @@ void remove_dead_nodes(Graph& graph);
 // LayerNorm and Gelu written out in smaller operators become one node each, where nothing else reads the parts.
 void fuse_patterns(Graph& graph);
 
+// Scales, limits and conversions between the integer sums of a product and the next tensor of 8 bits, in fewer
+// operators (requantize.cpp).
+void simplify_requantization(Graph& graph);
+
 // N,C,spatial... of a shape whose channels are in blocks of `block`, and back. The extents must fit.
 Shape plain_channels(const Shape& blocked, int64_t block);
 Shape blocked_channels(const Shape& plain, int64_t block);

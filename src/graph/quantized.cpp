@@ -611,82 +611,12 @@ class ProductQuantizer {
   std::vector<FloatProduct> left_;
 };
 
-// --- requantization: the sums' scale, what follows in floats, and the division by the next scale
-//
-//   Round(Div(Clip(Mul(Cast(sums), s), 0, 6), t))  becomes  Round(Clip(Mul(Cast(sums), s / t), 0, 6 / t))
-class ScaleMerger {
- public:
-  explicit ScaleMerger(Graph& graph) : graph_(graph), readers_(count_readers(graph)) {}
-
-  void run() {
-    Replacements replacements(graph_);
-    std::vector<NodeId> kept;
-    for (NodeId id : graph_.order) {
-      replacements.update(graph_.node(id));
-      const Node node = graph_.node(id);
-      if (node.op == Op::kDiv && divide(node)) {
-        replacements.replace(node.output, node.inputs[0]);
-        readers_[static_cast<size_t>(node.inputs[0])] = readers_[static_cast<size_t>(node.output)];
-      } else {
-        kept.push_back(id);
-      }
-    }
-    graph_.order = std::move(kept);
-    replacements.update_outputs();
-  }
-
- private:
-  const Value& value(ValueId id) const { return graph_.value(id); }
-  bool constant(ValueId id) const { return value(id).is_constant(); }
-
-  bool divide(const Node& node) {
-    const Value& divisor = value(node.inputs[1]);
-    if (!divisor.is_constant() || divisor.elements() != 1 || divisor.dtype != DType::kF32) return false;
-    const double t = constant_element(*divisor.constant, divisor.dtype, 0);
-    if (!(t > 0) || !std::isfinite(t)) return false;
-    if (value(node.inputs[0]).shape != value(node.output).shape) return false;
-    // From the division up to the product with the scales, and back.
-    std::vector<NodeId> chain;
-    for (ValueId x = node.inputs[0];;) {
-      if (constant(x) || value(x).producer == kNone || readers_[static_cast<size_t>(x)] != 1) return false;
-      const Node& above = graph_.node(value(x).producer);
-      chain.push_back(above.id);
-      if (above.op == Op::kMul && constant(above.inputs[1]) && of_sums(above.inputs[0])) break;
-      const bool passes = above.op == Op::kRelu || above.op == Op::kClip || above.op == Op::kLeakyRelu ||
-                          (above.op == Op::kAdd && constant(above.inputs[1]));
-      if (!passes) return false;
-      x = above.inputs[0];
-    }
-    for (NodeId id : chain) {
-      Node& n = graph_.node(id);
-      if (n.op == Op::kClip) {
-        auto& a = std::get<ClipAttrs>(n.attrs);
-        a.min /= t, a.max /= t;
-      } else if (n.op == Op::kMul || n.op == Op::kAdd) {
-        const Value old = value(n.inputs[1]);
-        std::vector<double> v = constant_doubles(*old.constant, old.dtype, old.elements());
-        for (double& x : v) x /= t;
-        n.inputs[1] = graph_.add_constant(old.name, old.dtype, old.shape, make_constant_from_doubles(old.dtype, v));
-      }
-    }
-    return true;
-  }
-  bool of_sums(ValueId id) const {
-    if (constant(id) || value(id).producer == kNone) return false;
-    const Node& cast = graph_.node(value(id).producer);
-    return cast.op == Op::kCast && value(cast.inputs[0]).dtype == DType::kI32;
-  }
-
-  Graph& graph_;
-  std::vector<int64_t> readers_;
-};
-
 }  // namespace
 
 std::vector<FloatProduct> quantize_products(Graph& graph, const ByteOptions& options) {
   std::vector<FloatProduct> left = ProductQuantizer(graph, options).run();
   remove_dead_nodes(graph);
-  ScaleMerger(graph).run();
+  simplify_requantization(graph);
   return left;
 }
 

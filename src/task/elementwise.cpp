@@ -5,6 +5,7 @@
 
 #include "nest.h"
 #include "scalar_functions.h"
+#include "tcc/graph/finite.h"
 #include "tcc/support/check.h"
 
 namespace tcc::task {
@@ -66,8 +67,16 @@ Expr GroupNest::elementwise_value(const graph::Node& node, const Exprs& at, cons
   auto channel = [&](size_t i) { return read(operand(node.inputs[i]), {at[1]}); };
   Expr x = in(0);
   switch (node.op) {
+    case Op::kRelu:
+      if (!graph::limits_numbers(graph_, node)) break;
+      return b().max(x, b().constant(0, x->type));
     case Op::kClip: {
-      if (is_float(compute_)) break;
+      if (is_float(compute_)) {
+        if (!graph::limits_numbers(graph_, node)) break;
+        const auto& limits = node.as<graph::ClipAttrs>();
+        if (!std::isinf(limits.min)) x = b().max(x, b().constant(limits.min, x->type));
+        return std::isinf(limits.max) ? x : b().min(x, b().constant(limits.max, x->type));
+      }
       // Bounds beyond the integer type change nothing.
       const auto& a = node.as<graph::ClipAttrs>();
       double least = -std::ldexp(1, static_cast<int>(8 * type_bytes(compute_)) - 1), most = -least - 1;

@@ -2,6 +2,9 @@
 // the denormal mode of the machine: halves keep their denormals.
 #include <llvm/IR/PatternMatch.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "codegen/llvm/emitter.h"
 
 namespace tcc::codegen {
@@ -39,7 +42,55 @@ Value* unextended(llvm::IRBuilder<>& b, Value* value) {
   return nullptr;
 }
 
+// What is known of a float without looking at memory. The bounds hold for a value that is not NaN.
+struct FloatRange {
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+  bool number = false;  // certainly not NaN
+};
+
+FloatRange float_range(ir::Expr e) {
+  if (const auto* x = ir::as<ir::FloatConst>(e)) {
+    if (x->value != x->value) return {};
+    return {x->value, x->value, true};
+  }
+  if (e->kind == ir::ExprKind::kCast) {
+    const ir::Type from = ir::as<ir::Unary>(e)->a->type;
+    if (from == ir::Type::kU8) return {0, 255, true};
+    if (from == ir::Type::kI8) return {-128, 127, true};
+    return {.number = !ir::is_float(from)};
+  }
+  if (e->kind == ir::ExprKind::kMin || e->kind == ir::ExprKind::kMax) {
+    // The other operand where one is NaN.
+    FloatRange a = float_range(ir::as<ir::Binary>(e)->a), b = float_range(ir::as<ir::Binary>(e)->b);
+    if (!a.number) std::swap(a, b);
+    FloatRange r{std::min(a.low, b.low), std::max(a.high, b.high), a.number};
+    if (!a.number) return r;
+    if (e->kind == ir::ExprKind::kMin) r.high = b.number ? std::min(a.high, b.high) : a.high;
+    if (e->kind == ir::ExprKind::kMax) r.low = b.number ? std::max(a.low, b.low) : a.low;
+    return r;
+  }
+  return {};
+}
+
+// Every value of the float is one of the integer type once its fraction is dropped.
+bool fits(ir::Expr e, ir::Type to) {
+  const FloatRange r = float_range(e);
+  double low = 0, high = 255;
+  if (to == ir::Type::kI8) low = -128, high = 127;
+  if (to == ir::Type::kI32 || to == ir::Type::kI64) low = -0x1p30, high = 0x1p30;
+  return r.number && r.low >= low && r.high <= high;
+}
+
 }  // namespace
+
+Val Emitter::cast_of(ir::Expr value, ir::Type to) {
+  const Val a = eval(value);
+  if (!ir::is_float(value->type) || ir::is_float(to) || to == ir::Type::kBool || !fits(value, to))
+    return cast(a, value->type, to);
+  const bool narrow = to == ir::Type::kI8 || to == ir::Type::kU8;
+  Value* whole = b_.CreateFPToSI(a.v, like(to == ir::Type::kI64 ? b_.getInt64Ty() : b_.getInt32Ty(), a.v));
+  return {narrow ? b_.CreateTrunc(whole, like(b_.getInt8Ty(), a.v)) : whole, a.vec};
+}
 
 Value* Emitter::half_bits(Value* value, ir::Type type) {
   llvm::Type* i16 = like(b_.getInt16Ty(), value);

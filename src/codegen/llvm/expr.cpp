@@ -116,7 +116,7 @@ Val Emitter::eval(ir::Expr e) {
       return {b_.CreateNot(a.v), a.vec};
     }
     case ExprKind::kCast:
-      return cast(eval(ir::as<ir::Unary>(e)->a), ir::as<ir::Unary>(e)->a->type, e->type);
+      return cast_of(ir::as<ir::Unary>(e)->a, e->type);
     case ExprKind::kSelect:
       return select(*ir::as<ir::Select>(e));
     case ExprKind::kLoad:
@@ -220,6 +220,7 @@ bool Emitter::is_number(ir::Expr e) const {
     const ir::Binary* op = ir::as<ir::Binary>(e);
     return is_number(op->a) || is_number(op->b);
   }
+  if (e->kind == ExprKind::kCast && !ir::is_float(ir::as<ir::Unary>(e)->a->type)) return true;
   const ir::Load* l = ir::as<ir::Load>(e);
   return l != nullptr && numbers_.count(l->buffer) != 0 && (l->other == nullptr || is_number(l->other));
 }
