@@ -8,7 +8,7 @@
 namespace tcc::graph {
 namespace {
 
-constexpr int kMaxNodes = 64;          // to follow for one question
+constexpr int kMaxNodes = 64;           // to follow for one question
 constexpr double kFarFromLimit = 1e30;  // f32 ends at 3.4e38: sums of rounded numbers stay below
 
 std::optional<double> limited(double magnitude) {

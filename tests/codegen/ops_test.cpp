@@ -156,6 +156,38 @@ TEST_CASE("casts truncate and saturate", "[codegen]") {
     }
 }
 
+TEST_CASE("casts of floats with bounds do not saturate again, and NaN becomes a bound", "[codegen]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x{-inf,   -3e9f,  -129.f, -128.5f, -1.5f, -0.9f, 0.f, 0.9f, 126.9f, 127.f, 127.9f, 128.f,
+                       254.9f, 255.5f, 256.f,  3e9f,    1e30f, inf,   nan, 3.f,  -8.f,   90.f,  91.f,   7.f};
+  for (const target::Target& target : runnable_targets())
+    for (bool vector : {false, true})
+      for (bool highest_first : {false, true}) {
+        auto bounded = [&](auto sample, Type to, std::vector<Type> through, float low, float high) {
+          using R = decltype(sample);
+          const std::vector<R> got =
+              run_binary<float, R>(target, Type::kF32, to, vector, x, x, [&](ir::Builder& b, ir::Expr a, ir::Expr) {
+                const ir::Expr least = b.constant(low, Type::kF32), most = b.constant(high, Type::kF32);
+                a = highest_first ? b.max(b.min(a, most), least) : b.min(b.max(a, least), most);
+                for (Type t : through) a = b.cast(a, t);
+                return b.cast(a, to);
+              });
+          for (size_t i = 0; i < x.size(); ++i) {
+            INFO(target.name << " " << x[i] << " between " << low << " and " << high);
+            const float nan_is = highest_first ? high : low;
+            const float value = std::isnan(x[i]) ? nan_is : std::clamp(x[i], low, high);
+            CHECK(static_cast<double>(got[i]) == std::trunc(static_cast<double>(value)));
+          }
+        };
+        bounded(uint8_t{}, Type::kU8, {}, 0, 255);
+        bounded(uint8_t{}, Type::kU8, {Type::kI32}, 0, 255);
+        bounded(int8_t{}, Type::kI8, {Type::kI32}, -128, 127);
+        bounded(int8_t{}, Type::kI8, {}, -7.5f, 90.25f);
+        bounded(int32_t{}, Type::kI32, {}, -1e6f, 1e6f);
+        bounded(int32_t{}, Type::kI32, {}, -2147483648.f, 2147483520.f);
+      }
+}
+
 TEST_CASE("index arithmetic on negative numbers", "[codegen]") {
   Nest t;
   int64_t n = 40;

@@ -1,6 +1,7 @@
 // Products of quantized tensors: their integers give what the floats gave.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
 
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
@@ -249,4 +250,65 @@ TEST_CASE("numbers of 8 bits that a sum reads as floats are read as bytes") {
   CHECK(groups.size() == 2);
   for (const FusionGroup& group : groups)
     for (ValueId id : group.inputs) CHECK(is_byte(net.g.value(id).dtype));
+}
+
+TEST_CASE("scales and limits of sums of quantized tensors are merged") {
+  for (DType to : {DType::kU8, DType::kI8})
+    for (bool relu : {false, true}) {
+      INFO(dtype_name(to) << " relu " << relu);
+      const double low = to == DType::kU8 ? 0 : -128, zero = low + 100;
+      Net net;
+      auto quantize = [&](ValueId x, double scale) {
+        x = net.node(Op::kDiv, NoAttrs{}, {x, net.constant(DType::kF32, {}, {scale})});
+        x = net.node(Op::kUnary, UnaryAttrs{UnaryFn::kRound}, {x});
+        x = net.node(Op::kAdd, NoAttrs{}, {x, net.constant(DType::kF32, {}, {zero})});
+        x = net.node(Op::kClip, ClipAttrs{low, low + 255}, {x});
+        return net.node(Op::kCast, CastAttrs{to}, {x});
+      };
+      const ValueId q = net.g.add_input("a", to, {1, 8, 7, 5});
+      const ValueId w = net.floats(net.bytes(DType::kI8, {8, 8, 1, 1}), {}, {}, {0.01});
+      const ConvAttrs one = conv_attrs({1, 1}, 1, 0, 1);
+      ValueId y = net.node(Op::kConv, one, {net.floats(q, {}, {zero}, {0.02}), w});
+      if (relu) y = net.node(Op::kRelu, NoAttrs{}, {y});
+      y = net.floats(quantize(y, 0.05), {}, {zero}, {0.05});
+      y = net.node(Op::kAdd, NoAttrs{}, {y, net.floats(q, {}, {zero}, {0.02})});
+      if (relu) y = net.node(Op::kClip, ClipAttrs{0, 6}, {y});
+      check(net, quantize(y, 0.03), 1);
+      std::map<Op, int64_t> count;
+      for (NodeId id : net.g.order) ++count[net.g.node(id).op];
+      CHECK(count[Op::kDiv] == 0);
+      CHECK(count[Op::kRelu] == 0);
+      CHECK(count[Op::kClip] == 2);  // one for each conversion to 8 bits
+      // The sums, the bytes that are added, and the result; an i8 input also becomes u8 in front of the product.
+      CHECK(count[Op::kCast] == (to == DType::kU8 ? 3 : 5));
+      CHECK(fuse(net.g).size() == (to == DType::kU8 ? 1 : 2));
+    }
+}
+
+TEST_CASE("limits of what several read, and scales of floats, stay where they are") {
+  {  // The clipped sums are read twice: their division by a scale is not merged.
+    Net net;
+    const ValueId x = net.floats(net.g.add_input("a", DType::kU8, {3, 5}), {}, {9}, {0.5});
+    const ValueId w = net.floats(net.bytes(DType::kI8, {5, 4}), {}, {}, {0.25});
+    const ValueId y = net.node(Op::kClip, ClipAttrs{-30, 30}, {net.node(Op::kMatMul, MatMulAttrs{}, {x, w})});
+    const ValueId bytes = net.node(Op::kCast, CastAttrs{DType::kF32}, {net.quantize(y, 0.3, 100)});
+    check(net, net.node(Op::kAdd, NoAttrs{}, {bytes, y}), 1);
+    CHECK(std::count_if(net.g.order.begin(), net.g.order.end(),
+                        [&](NodeId id) { return net.g.node(id).op == Op::kDiv; }) == 1);
+  }
+  {  // Floats of an input are divided as before.
+    Net net;
+    const ValueId x = net.g.add_input("x", DType::kF32, {4, 5});
+    const ValueId y = net.node(Op::kMul, NoAttrs{}, {x, net.constant(DType::kF32, {}, {3})});
+    net.g.add_output(net.quantize(y, 0.3, 7), "y");
+    std::vector<HostTensor> inputs = inputs_of(net.g);
+    inputs[0].data[0] = NAN, inputs[0].data[1] = INFINITY;
+    const auto want = run_reference(net.g, inputs, 1);
+    quantize_products(net.g);
+    const auto got = run_reference(net.g, inputs, 1);
+    REQUIRE((want.has_value() && got.has_value()));
+    CHECK(got->at(0).data == want->at(0).data);
+    CHECK(std::count_if(net.g.order.begin(), net.g.order.end(),
+                        [&](NodeId id) { return net.g.node(id).op == Op::kDiv; }) == 1);
+  }
 }

@@ -1,6 +1,7 @@
 // The operators of one element, the gathers and the cutting operators: nests under the interpreter against the graph's
 // own definition.
 #include "task/one_group.h"
+#include "tcc/graph/finite.h"
 
 using namespace tcc;
 using namespace tcc::task_test;
@@ -224,4 +225,51 @@ TEST_CASE("layer norm and the new reductions") {
       r.check(r.node(op, graph::ReduceAttrs{{1}, true}, {y}), 1e-6);
     }
   }
+}
+
+TEST_CASE("limits of numbers are minimum and maximum, and those of floats keep NaN") {
+  const std::vector<double> floats{NAN, INFINITY, -INFINITY, -1, 0.5, 7};
+  for (bool integers : {false, true})
+    for (Op op : {Op::kRelu, Op::kClip}) {
+      INFO(graph::op_name(op) << " integers " << integers);
+      Model m;
+      ValueId x = integers ? m.input(DType::kI32, {6}, {-2147483648.0, -9, 0, 5, 6, 2147483647.0})
+                           : m.input(DType::kF32, {6}, floats);
+      if (integers) {
+        x = m.node(Op::kCast, graph::CastAttrs{DType::kF32}, {x});
+        const ValueId scale = m.g.add_constant("", DType::kF32, {}, graph::make_splat(DType::kF32, -0.75));
+        x = m.node(Op::kMul, graph::NoAttrs{}, {x, scale});
+      }
+      const graph::Attributes attrs =
+          op == Op::kClip ? graph::Attributes(graph::ClipAttrs{-2, 6}) : graph::Attributes(graph::NoAttrs{});
+      const ValueId y = m.node(op, attrs, {x});
+      CHECK(graph::limits_numbers(m.g, m.g.node(m.g.value(y).producer)) == integers);
+      const std::vector<double> got = m.check(y, 1e-6);
+      CHECK(std::isnan(got[0]) != integers);
+    }
+}
+
+TEST_CASE("magnitudes of what integers and constants make") {
+  Model m;
+  auto constant = [&](double v) { return m.g.add_constant("", DType::kF32, {}, graph::make_splat(DType::kF32, v)); };
+  const ValueId bytes = m.input(DType::kU8, {2}, {0, 255}), floats = m.input(DType::kF32, {2}, {0, 1});
+  const ValueId x = m.node(Op::kCast, graph::CastAttrs{DType::kF32}, {bytes});
+  CHECK(graph::largest_magnitude(m.g, x) == 255);
+  const ValueId centered = m.node(Op::kSub, graph::NoAttrs{}, {x, constant(128)});
+  CHECK(graph::largest_magnitude(m.g, centered).value() == Approx(383).epsilon(0.01));
+  const ValueId product = m.node(Op::kMul, graph::NoAttrs{}, {centered, constant(-3)});
+  CHECK(graph::largest_magnitude(m.g, product).value() == Approx(1149).epsilon(0.01));
+  CHECK(graph::largest_magnitude(m.g, m.node(Op::kClip, graph::ClipAttrs{-4, INFINITY}, {product})).value() ==
+        Approx(1149).epsilon(0.01));
+  CHECK(graph::largest_magnitude(m.g, m.node(Op::kClip, graph::ClipAttrs{-4, 7}, {product})) == 7);
+  // Unknown inputs, and constants that are no finite numbers.
+  CHECK_FALSE(graph::largest_magnitude(m.g, floats));
+  CHECK_FALSE(graph::largest_magnitude(m.g, m.node(Op::kMul, graph::NoAttrs{}, {x, floats})));
+  CHECK_FALSE(graph::largest_magnitude(m.g, m.node(Op::kMul, graph::NoAttrs{}, {x, constant(NAN)})));
+  CHECK_FALSE(graph::largest_magnitude(m.g, m.node(Op::kAdd, graph::NoAttrs{}, {x, constant(INFINITY)})));
+  CHECK_FALSE(graph::largest_magnitude(m.g, m.node(Op::kMul, graph::NoAttrs{}, {x, constant(3e38)})));
+  // Long chains are not followed.
+  ValueId sum = x;
+  for (int i = 0; i < 100; ++i) sum = m.node(Op::kAdd, graph::NoAttrs{}, {sum, constant(1)});
+  CHECK_FALSE(graph::largest_magnitude(m.g, sum));
 }

@@ -201,7 +201,7 @@ class Emitter {
 
   // --- conversions (convert.cpp) ---
   Val cast(Val a, ir::Type from, ir::Type to);
-  Val cast_of(ir::Expr value, ir::Type to);  // the same without saturation where the value has bounds
+  Val cast_of(ir::Expr value, ir::Type to);                   // the same without saturation where the value has bounds
   llvm::Value* round_to(llvm::Value* value, ir::Type type);   // float -> nearest f16 or bf16, still as float
   llvm::Value* half_bits(llvm::Value* value, ir::Type type);  // float -> i16
   llvm::Value* from_half_bits(llvm::Value* bits, ir::Type type);
