@@ -262,7 +262,7 @@ TEST_CASE("magnitudes of what integers and constants make") {
   CHECK(graph::largest_magnitude(m.g, m.node(Op::kClip, graph::ClipAttrs{-4, INFINITY}, {product})).value() ==
         Approx(1149).epsilon(0.01));
   CHECK(graph::largest_magnitude(m.g, m.node(Op::kClip, graph::ClipAttrs{-4, 7}, {product})) == 7);
-  // Unknown inputs, and constants that are no finite numbers.
+  // Unknown inputs, and constants that are infinite, NaN or very large.
   CHECK_FALSE(graph::largest_magnitude(m.g, floats));
   CHECK_FALSE(graph::largest_magnitude(m.g, m.node(Op::kMul, graph::NoAttrs{}, {x, floats})));
   CHECK_FALSE(graph::largest_magnitude(m.g, m.node(Op::kMul, graph::NoAttrs{}, {x, constant(NAN)})));
