@@ -32,7 +32,11 @@ void add_model(Options& options, ModelArguments& model, const char* what, bool r
   options.flag("--allow-external-symlinks", model.external_symlinks,
                "Follow symbolic links to external data, also out of the model's folder");
   add_reseed(options, model);
-  options.option("--layouts", model.layouts, "Channels between tasks on a CPU: plain, blocked, or auto by estimate")
+  options
+      .option(
+          "--layouts", model.layouts,
+          "Channels between tasks on a CPU: plain (auto where a model convolves 8-bit integers), blocked, or auto by "
+          "estimate")
       .one_of({"plain", "blocked", "auto"})
       .show_default()
       .noted(model.given);

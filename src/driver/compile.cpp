@@ -105,10 +105,23 @@ Result<void> check_precision(target::Precision precision, const target::Target& 
                   target::precision_name(nearest), target.name));
 }
 
+namespace {
+
+// Dot products of integers of 8 bits read neighboring channels, so that blocks are worth more than conversions.
+bool convolves_bytes(const graph::Graph& graph) {
+  const bool bytes = std::any_of(graph.values.begin(), graph.values.end(),
+                                 [](const graph::Value& v) { return graph::is_byte(v.dtype); });
+  return bytes && std::any_of(graph.order.begin(), graph.order.end(),
+                              [&](graph::NodeId id) { return graph.node(id).op == graph::Op::kConv; });
+}
+
+}  // namespace
+
 Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, const target::Target& target) {
   auto evaluator = graph::reference_evaluator();
   graph::OptimizeOptions options;
-  options.layouts = layout_model(source.layouts, target);
+  const bool asks = source.layouts == Layouts::kPlain && convolves_bytes(graph);
+  options.layouts = layout_model(asks ? Layouts::kAuto : source.layouts, target);
   options.winograd = source.winograd == kAutoForm ? 0 : source.winograd;
   options.winograd_transform = target::core_model(target).winograd_transform;
   if (source.precision == target::Precision::kF16) options.precision = graph::DType::kF16;
