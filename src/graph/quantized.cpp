@@ -97,6 +97,17 @@ class ProductQuantizer {
     return cast != nullptr && cast->op == Op::kCast && is_byte(value(cast->inputs[0]).dtype);
   }
 
+  // A Cast of constant bytes that is not folded yet, as a constant; else the value itself.
+  ValueId as_constant(ValueId id) {
+    const Node* cast = value(id).is_constant() ? nullptr : maker(id);
+    if (cast == nullptr || cast->op != Op::kCast) return id;
+    const Value bytes = value(cast->inputs[0]);
+    if (!bytes.is_constant() || !is_byte(bytes.dtype)) return id;
+    const std::vector<double> v = constant_doubles(*bytes.constant, bytes.dtype, bytes.elements());
+    const DType to = value(id).dtype;
+    return graph_.add_constant(bytes.name, to, bytes.shape, make_constant_from_doubles(to, v));
+  }
+
   // nullopt: it is not made of numbers of 8 bits, or in another way (then reason_ says how).
   std::optional<Quantized> quantized(ValueId id) {
     const Node* found = maker(id);
@@ -110,8 +121,8 @@ class ProductQuantizer {
         std::optional<Quantized> q = quantized(node.inputs[0]);
         if (!q || q->scale.id != kNone || q->zero.id != kNone || shape(id) != shape(node.inputs[0]))
           return std::nullopt;
-        const std::optional<Parameter> zero = parameter(node.inputs[1], shape(id));
-        if (!zero || !holds_bytes(node.inputs[1])) return note("its zero points differ along several axes");
+        const std::optional<Parameter> zero = parameter(as_constant(node.inputs[1]), shape(id));
+        if (!zero || !holds_bytes(zero->id)) return note("its zero points differ along several axes");
         q->zero = *zero;
         return q;
       }

@@ -314,6 +314,33 @@ Result<void> import_qlinear_matmul(NodeContext& c) {
                           c.input_value(0).dtype);
 }
 
+// com.microsoft: A, its scale and zero point, B, its, a bias in units of the sums, those of the result (or none, then
+// it is floats). Scales and zero points of B belong to columns.
+Result<void> import_qgemm(NodeContext& c) {
+  TCC_TRY(Quantization aq, read_quantization(c, 1, 2));
+  TCC_TRY(Quantization bq, read_quantization(c, 4, 5));
+  graph::GemmAttrs attrs;
+  TCC_TRY(const double alpha, c.get_float("alpha", 1));
+  TCC_TRY(attrs.trans_a, c.get_flag("transA", false));
+  TCC_TRY(attrs.trans_b, c.get_flag("transB", false));
+  bq.axis = attrs.trans_b ? 0 : 1;
+  TCC_TRY(ValueId a, centered(c, c.input(0), aq));
+  TCC_TRY(ValueId b, centered(c, c.input(3), bq));
+  std::vector<ValueId> operands{a, b};
+  if (c.has_input(6)) {
+    TCC_TRY(ValueId bias, c.cast(c.input(6), DType::kF32));
+    operands.push_back(bias);
+  }
+  TCC_TRY(ValueId sums, c.emit(Op::kGemm, attrs, std::vector<Made>(operands.begin(), operands.end())));
+  const int64_t columns = c.value(bq.scale).elements();
+  Made b_scale = c.emit_reshape(bq.scale, columns > 1 ? Shape{columns} : Shape{});
+  if (alpha != 1) b_scale = c.arithmetic(Op::kMul, b_scale, c.scalar(DType::kF32, alpha));
+  Made y = rescaled(c, sums, c.emit_reshape(aq.scale, {}), b_scale);
+  if (!c.has_input(7)) return c.finish(y);
+  TCC_TRY(Quantization yq, read_quantization(c, 7, 8));
+  return finish_quantized(c, y, yq, c.input_value(0).dtype);
+}
+
 // com.microsoft: A, B, scales of A and B, zero points, bias; the product as floats.
 Result<void> import_matmul_integer_to_float(NodeContext& c) {
   TCC_TRY(Quantization aq, read_quantization(c, 2, 4));

@@ -67,7 +67,6 @@ constexpr Advice kAdvice[] = {
     {"com.microsoft", "PagedAttention", "use GroupQueryAttention with one cache for each sequence"},
     {"com.microsoft", "QAttention", kBetween},
     {"com.microsoft", "QEmbedLayerNormalization", kBetween},
-    {"com.microsoft", "QGemm", kBetween},
     {"com.microsoft", "QLinearAveragePool", kBetween},
     {"com.microsoft", "QLinearReduceMean", kBetween},
     {"com.microsoft", "QLinearWhere", kBetween},

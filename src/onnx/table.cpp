@@ -178,6 +178,7 @@ constexpr int64_t kNow = kNewestOpset;
   X("MatMulIntegerToFloat", 1, kNow, 4, 7, import_matmul_integer_to_float) \
   X("MatMulNBits", 1, kNow, 3, 6, import_matmul_nbits) \
   X("MultiHeadAttention", 1, kNow, 1, 10, import_multi_head_attention) \
+  X("QGemm", 1, kNow, 6, 9, import_qgemm) \
   X("QLinearAdd", 1, kNow, 7, 8, import_qlinear_binary) \
   X("QLinearConcat", 1, kNow, 5, kMany, import_qlinear_concat) \
   X("QLinearGlobalAveragePool", 1, kNow, 4, 5, import_qlinear_unary) \

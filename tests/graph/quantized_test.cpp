@@ -215,6 +215,16 @@ TEST_CASE("a transposed or reshaped operand is one of the numbers it is made fro
   check(net, net.node(Op::kMatMul, MatMulAttrs{}, {x, w}), 1e-6);
 }
 
+TEST_CASE("zero points that a Cast makes of constant bytes are known") {
+  Net net;
+  const ValueId x = net.floats(net.g.add_input("a", DType::kU8, {3, 5}), {}, {9}, {0.5});
+  const ValueId zeros =
+      net.node(Op::kCast, CastAttrs{DType::kF32}, {net.constant(DType::kI8, {1, 4}, {0, 5, -3, 100})});
+  ValueId w = net.node(Op::kCast, CastAttrs{DType::kF32}, {net.bytes(DType::kI8, {5, 4})});
+  w = net.node(Op::kSub, NoAttrs{}, {w, zeros});
+  check(net, net.node(Op::kMatMul, MatMulAttrs{}, {x, w}), 1e-6);
+}
+
 TEST_CASE("products that stay in floats say why") {
   auto reason = [](auto build) {
     Net net;

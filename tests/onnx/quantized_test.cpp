@@ -230,6 +230,32 @@ TEST_CASE("quantized operators of com.microsoft") {
       CHECK(y.data[i] == clamped(rounded((op == std::string("QLinearAdd") ? p + q : p * q) / 2) + 50, kU8));
     }
   }
+  const Doubles left = random_bytes(2 * 8, kU8, 7), right = random_bytes(8 * 3, kI8, 8);
+  for (bool transposed : {false, true})
+    for (bool floats : {false, true}) {
+      Doubles stored = right;
+      for (size_t k = 0; k < 8; ++k)
+        for (size_t j = 0; transposed && j < 3; ++j) stored[j * 8 + k] = right[k * 3 + j];
+      std::vector<std::pair<Shape, Parameter>> constants{one(DType::kF32, 0.5),
+                                                         one(kU8, 120),
+                                                         {transposed ? Shape{3, 8} : Shape{8, 3}, {kI8, stored}},
+                                                         list(DType::kF32, {0.25, 0.5, 2}),
+                                                         list(kI8, {1, 0, -3}),
+                                                         list(DType::kI32, {10, -20, 3000})};
+      if (!floats) constants.push_back(one(DType::kF32, 64)), constants.push_back(one(kU8, 100));
+      auto y = run_model(
+          model_of(
+              {"QGemm", kU8, {2, 8}, constants, {{"transB", int64_t{transposed}}, {"alpha", 0.5F}}, "com.microsoft"}),
+          {}, {left})[0];
+      const Doubles scales{0.25, 0.5, 2}, zeros{1, 0, -3}, bias{10, -20, 3000};
+      for (size_t i = 0; i < 2; ++i)
+        for (size_t j = 0; j < 3; ++j) {
+          double sum = bias[j];
+          for (size_t k = 0; k < 8; ++k) sum += (left[i * 8 + k] - 120) * (right[k * 3 + j] - zeros[j]);
+          sum *= 0.25 * scales[j];
+          CHECK(y.data[i * 3 + j] == (floats ? sum : clamped(rounded(sum / 64) + 100, kU8)));
+        }
+    }
   auto pooled = run_model(model_of({"QLinearGlobalAveragePool",
                                     kU8,
                                     {1, 2, 2, 2},
