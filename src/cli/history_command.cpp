@@ -37,7 +37,7 @@ Json history_json(const driver::History& history) {
   for (const driver::TaskHistory& t : history.tasks) {
     Json one = TCC_JSON(t, number, key, workload, weight, flops, records);
     one["best"] = Json::array();
-    for (const driver::Improvement& b : t.best) one["best"].push_back(TCC_JSON(b, record, unix_time, seconds));
+    for (const driver::Improvement& b : t.best) one["best"].push_back(TCC_JSON(b, record, unix_time, seconds, form));
     json["tasks"].push_back(std::move(one));
   }
   return json;
@@ -73,11 +73,12 @@ std::string runs_text(const driver::History& history) {
 std::string task_text(const driver::TaskHistory& t) {
   std::string text = fmt::format("{}  {}\n{}\n", t.key, t.workload, plural(t.records, "record"));
   if (t.best.empty()) return text + "no valid program yet\n";
-  TextTable table({text_column("when", 0), {"best"}, {"GFLOP/s", 1}, {"speed"}, {"record", 2}});
+  TextTable table({text_column("when", 0), {"best"}, {"GFLOP/s", 1}, {"speed"}, {"record", 2}, text_column("form", 3)});
   double before = 0;
   for (const driver::Improvement& b : t.best) {
     table.add({format_minute(b.unix_time), format_seconds(b.seconds), format_gflops(t.flops, b.seconds),
-               before > 0 ? fmt::format("{:.3f}x", before / b.seconds) : "-", std::to_string(b.record)});
+               before > 0 ? fmt::format("{:.3f}x", before / b.seconds) : "-", std::to_string(b.record),
+               b.form.empty() ? "-" : b.form});
     before = b.seconds;
   }
   return text + table.text();

@@ -178,6 +178,14 @@ Result<void> decide_forms(Program& program, const ModelSource& source, const tar
   return {};
 }
 
+std::vector<const task::Task*> forms_of(const Program& program, size_t index) {
+  std::vector<const task::Task*> out;
+  if (index < program.forms.size())
+    for (const TaskForm& form : program.forms[index]) out.push_back(&form.task);
+  if (out.empty()) out.push_back(&program.tasks.tasks[index]);
+  return out;
+}
+
 const task::Task& find_form(const Program& program, size_t index, const std::string& name) {
   if (name.size() >= kLeastDigits && index < program.forms.size())
     for (const TaskForm& form : program.forms[index])

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "tcc/driver/forms.h"
 #include "tcc/driver/records.h"
 #include "tcc/record/disturbed.h"
 #include "tcc/search/search.h"
@@ -19,19 +20,22 @@ namespace {
 
 struct Event {
   size_t task = 0;
+  const task::Task* form = nullptr;  // of the task
   record::Record record;
 };
 
-// Records of all tasks in the order of their times.
+// Records of all forms of all tasks in the order of their times.
 Result<std::vector<Event>> events_of(const Program& program, const record::Database& store,
                                      const target::Target& target, int64_t threads) {
   const record::Machine machine = search::machine_of(target);
   std::vector<Event> events;
   for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
-    TCC_TRY(std::vector<record::Record> records, store.all(search::task_hash(program.tasks.tasks[i].key)));
-    for (record::Record& r : records)
-      if (record::is_of(r, machine) && r.threads == threads && r.kind != record::Kind::kSimulated)
-        events.push_back({i, std::move(r)});
+    for (const task::Task* form : forms_of(program, i)) {
+      TCC_TRY(std::vector<record::Record> records, store.all(search::task_hash(form->key)));
+      for (record::Record& r : records)
+        if (record::is_of(r, machine) && r.threads == threads && r.kind != record::Kind::kSimulated)
+          events.push_back({i, form, std::move(r)});
+    }
   }
   std::stable_sort(events.begin(), events.end(),
                    [](const Event& a, const Event& b) { return a.record.unix_time < b.record.unix_time; });
@@ -82,13 +86,14 @@ class Runs {
   std::set<size_t> seen_, improved_;  // tasks of the last run
 };
 
-// --- phases: a row of the store for each list of tasks
+// --- phases: a row of the store for each list of tasks, whatever forms of them are built
 
 using PlainRows = nlohmann::json;
 
 std::string phases_row(const Program& program) {
   uint64_t hash = 0;
-  for (const task::Task& t : program.tasks.tasks) hash = combine_hash(hash, search::task_hash(t.key));
+  for (size_t i = 0; i < program.tasks.tasks.size(); ++i)
+    hash = combine_hash(hash, search::task_hash(forms_of(program, i)[0]->key));
   return "phases " + record::hash_text(hash);
 }
 
@@ -150,7 +155,7 @@ Result<History> tuning_history(const Program& program, const record::Database& s
       TCC_TRY(const bool wrong, store.is_wrong(r.task, r.target_features, r.nest_hash));
       improves = !wrong;
     }
-    if (improves) task.best.push_back({r.id, r.unix_time, r.median});
+    if (improves) task.best.push_back({r.id, r.unix_time, r.median, form_of(e.form->workload)});
     runs.add(e, improves);
   }
   runs.finish();

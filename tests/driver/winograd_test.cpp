@@ -5,6 +5,7 @@
 
 #include "tcc/driver/compile.h"
 #include "tcc/driver/forms.h"
+#include "tcc/driver/history.h"
 #include "tcc/driver/library.h"
 #include "tcc/driver/show.h"
 #include "tcc/graph/winograd.h"
@@ -35,7 +36,7 @@ std::unique_ptr<record::Store> memory_store() {
 }
 
 // A measurement of the task's default program, said to take so long.
-void add_time(record::Store& store, const task::Task& task, double seconds, int64_t threads) {
+void add_time(record::Store& store, const task::Task& task, double seconds, int64_t threads, int64_t unix_time = 0) {
   const target::Target host = target::host_target();
   auto chosen = search::choose_program(task, host, nullptr, threads);
   REQUIRE(chosen.has_value());
@@ -44,6 +45,7 @@ void add_time(record::Store& store, const task::Task& task, double seconds, int6
   record::Record r = search::program_record(task, host, *trace, chosen->nest_hash);
   r.median = r.low = r.high = seconds;
   r.threads = threads;
+  r.unix_time = unix_time;
   REQUIRE(store.add(r).has_value());
 }
 
@@ -123,6 +125,42 @@ TEST_CASE("records decide which form a convolution takes") {
   REQUIRE(summaries->at(at).forms.size() == 3);
   CHECK(summaries->at(at).forms[0].best_seconds == 4e-4);
   CHECK(summaries->at(at).forms[1].best_seconds == 3e-4);
+}
+
+TEST_CASE("the history of a task counts all of its forms, whichever is built") {
+  const Model model = resnet(kAutoForm);
+  const target::Target host = target::host_target();
+  auto store = memory_store();
+  auto untuned = make_program(model, host, {store.get(), 1});
+  REQUIRE(untuned.has_value());
+  const size_t at = task_with_forms(*untuned, 3);
+  const std::vector<TaskForm>& forms = untuned->forms[at];
+  // While the direct form was the one that is built.
+  REQUIRE(record_phases(*untuned, {.measure = 7}, 8, *store));
+  const int64_t now = Clock::system().unix_seconds();
+  add_time(*store, forms[0].task, 4e-3, 1, now - 2);
+  add_time(*store, forms[1].task, 2e-3, 1, now - 1);
+  add_time(*store, forms[0].task, 3e-3, 1, now);
+  add_time(*store, forms[2].task, 1e-3, 1, now);
+  auto tuned = make_program(model, host, {store.get(), 1});
+  REQUIRE(tuned.has_value());
+  REQUIRE(tuned->tasks.tasks[at].key == forms[2].task.key);
+  for (const Program* program : {&*untuned, &*tuned}) {
+    auto history = tuning_history(*program, *store, host, 1);
+    REQUIRE(history.has_value());
+    const TaskHistory& task = history->tasks.at(at);
+    CHECK(task.records == 4);
+    REQUIRE(task.best.size() == 3);
+    CHECK(task.best[0].form == "direct");
+    CHECK(task.best[1].form == "winograd2");
+    CHECK(task.best[2].form == "winograd4");
+    CHECK(task.best[2].seconds == 1e-3);
+    REQUIRE(history->runs.size() == 1);
+    CHECK(history->runs[0].records == 4);
+    CHECK(history->runs[0].tasks == 1);
+    REQUIRE(history->runs[0].phases.contains("measure"));
+    CHECK(history->runs[0].phases.at("measure") == 7);
+  }
 }
 
 TEST_CASE("a library takes the forms that records say are the fastest, and verifies") {

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tcc/driver/compile.h"
 
@@ -21,6 +22,8 @@ std::string refusal_text(const RefusedForm& refused);
 Result<void> decide_forms(Program& program, const ModelSource& source, const target::Target& target,
                           const FormRecords& records);
 
+// All forms of a task, the direct one first. The task itself where it has one form only.
+std::vector<const task::Task*> forms_of(const Program& program, size_t index);
 // The form of a task whose key `name` is the start of; the chosen one where `name` is a number or the start of none.
 const task::Task& find_form(const Program& program, size_t index, const std::string& name);
 

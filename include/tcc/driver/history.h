@@ -16,7 +16,9 @@ struct Improvement {
   int64_t record = 0;  // its number
   int64_t unix_time = 0;
   double seconds = 0;
+  std::string form;  // see form_of()
 };
+// Of all forms of a task.
 struct TaskHistory {
   int64_t number = 0;
   std::string key, workload;
