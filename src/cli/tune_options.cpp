@@ -143,6 +143,11 @@ void declare_tune(Options& options, TuneArguments& a) {
       .words(search::task_scheduler_names())
       .show_default();
   options
+      .option("--tasks-at-once", a.tasks_at_once,
+              "Tasks whose rounds are planned and measured together, so that a fleet has work [1; 8 with --fleet]")
+      .range(1, 64)
+      .value("N");
+  options
       .option("--cost-model", a.cost_model,
               "Which model ranks programs before they are measured [mlp on CPUs, trees on GPUs, pacm with "
               "pruner]")
@@ -191,6 +196,7 @@ Result<void> check_effort(const TuneArguments& a, driver::Effort effort) {
       {a.no_statements, "--no-statements", nothing},
       {a.no_dataflow, "--no-dataflow", nothing},
       {a.task_scheduler != otherwise.task_scheduler, "--task-scheduler", nothing},
+      {a.tasks_at_once > 0, "--tasks-at-once", nothing},
       {!a.cupti.empty(), "--cupti", nothing},
       {a.baseline, "--baseline", nothing},
       {a.strict_timing, "--strict-timing", nothing},
@@ -212,6 +218,7 @@ Result<search::TuneOptions> tune_options(const TuneArguments& a, const target::T
   TCC_TRY_VOID(set_construction(a, options));
   options.trials = a.trials;
   options.trials_per_task = a.trials_per_task;
+  options.tasks_at_once = a.tasks_at_once;
   if (a.measure_top > 0 || (constructs(options.strategy) && a.trials_per_task == 0))
     options.trials_per_task = a.measure_top > 0 ? a.measure_top : kDefaultTop;
   TCC_TRY(const driver::Effort effort, driver::parse_effort(a.effort));

@@ -18,7 +18,8 @@ struct TuneArguments : TaskArguments {
   uint64_t seed = 1;
   std::string strategy = "evolutionary", task_scheduler = "gradient", cost_model;
   std::string pretrained, adapt;
-  int64_t measure_top = 0;  // 0: kDefaultTop
+  int64_t measure_top = 0;    // 0: kDefaultTop
+  int64_t tasks_at_once = 0;  // 0: as the measurer says
   std::string reading = "recommended", rank = "model";
   bool no_vthreads = false;
   std::string draft = "tcc", draft_without;

@@ -8,7 +8,7 @@ namespace {
 
 bool is_active(const std::vector<TaskState>& states, const TaskState& s, const TuneOptions& o,
                const Settings& settings) {
-  if (s.exhausted || !s.failure.empty()) return false;
+  if (s.exhausted || !s.failure.empty() || s.planned >= 0) return false;
   if (settings.scheduling.max_rounds > 0 && std::ssize(s.history) >= settings.scheduling.max_rounds) return false;
   if (o.trials_per_task > 0 && s.trials + rivals_of(states, s).trials >= o.trials_per_task) return false;
   return !is_beaten(states, s);
@@ -31,7 +31,9 @@ double size(const TaskState& s) {
 
 Rivals rivals_of(const std::vector<TaskState>& states, const TaskState& state) {
   Rivals rivals;
-  for_each_rival(states, state, [&](const TaskState& s) { ++rivals.count, rivals.trials += s.trials; });
+  for_each_rival(states, state, [&](const TaskState& s) {
+    ++rivals.count, rivals.trials += s.trials + std::max<int64_t>(s.planned, 0);
+  });
   return rivals;
 }
 

@@ -21,7 +21,7 @@ double choice_gain(const std::vector<TaskState>& states, const TaskState& state,
 
 // Tasks without a round come first, the most arithmetic first. Then, by gradient, the one with the greatest gain,
 // except that a task that has waited for 4 turns of all others goes before it; by round robin the one that has waited
-// longest. -1: no task is left.
+// longest. Tasks with a planned round wait. -1: no task is left.
 int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, const Settings& settings,
                   int64_t round);
 
@@ -29,7 +29,7 @@ int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& optio
 std::vector<size_t> unseen_tasks(const std::vector<TaskState>& states, const TuneOptions& options,
                                  const Settings& settings);
 
-// The other forms of a task's choice: how many, and their trials.
+// The other forms of a task's choice: how many, and their trials, planned ones included.
 struct Rivals {
   int64_t count = 0, trials = 0;
 };

@@ -1,8 +1,8 @@
 // The whole story of tuning:
 //
 //   load      tasks -> design spaces as sketches, former records, seeds     (task_state, anchor, prior)
-//   until a limit is reached:
-//     task      which task gets the round                                   (scheduler)
+//   until a limit is reached, with as many tasks as TuneOptions::tasks_at_once says:
+//     task      which tasks get the round                                   (scheduler)
 //     prepare   inputs and references of tasks, ahead of need               (preparation)
 //     learn     the cost model is trained on the records                    (learn)
 //     propose   thousands of programs, drawn, mutated, drafted or           (strategy: evolutionary, metropolis, draws,
@@ -40,12 +40,17 @@
 namespace tcc::search {
 namespace {
 
+TuneOptions with_tasks_at_once(TuneOptions options, const Environment& env) {
+  if (options.tasks_at_once <= 0) options.tasks_at_once = env.measurer->traits().tasks_at_once;
+  return options;
+}
+
 class Tuner {
  public:
   Tuner(const target::Target& target, const TuneOptions& options, const Environment& env,
         std::unique_ptr<cost::CostModel> model)
       : target_(target),
-        options_(options),
+        options_(with_tasks_at_once(options, env)),
         settings_(options.settings.value_or(settings_for(target))),
         env_(env),
         kind_(env.measurer->traits().kind),
@@ -58,9 +63,8 @@ class Tuner {
     seconds_.load = watch_.seconds();
     report_progress(Progress::Kind::kStarted, -1);
     while (!finished()) {
-      int64_t at = next_task(states_, options_, settings_, session_.round);
-      if (at < 0) break;
-      TCC_TRY_VOID(run_round(at));
+      TCC_TRY(const bool any, run_rounds());
+      if (!any) break;
     }
     if (!stopped_) TCC_TRY_VOID(finish());
     for (int64_t i = 0; i < std::ssize(states_); ++i) report_progress(Progress::Kind::kTaskFinished, i);
@@ -86,24 +90,57 @@ class Tuner {
     return {};
   }
 
-  Result<void> run_round(int64_t at) {
-    TaskState& state = states_[static_cast<size_t>(at)];
-    if (!state.prepared)
-      if (Result<void> ready = prepare(static_cast<size_t>(at)); !ready) return give_up(state, ready.error());
-    int64_t before = state.trials;
-    const RoundPlan plan = plan_round(static_cast<size_t>(at));
-    TCC_TRY(TrialOutcome outcome, run_trials(state, learn_and_propose(static_cast<size_t>(at), plan), plan.count,
-                                             *model_, target_, options_, env_, [this] { return out_of_time(); }));
+  // One round of each of the next tasks. They are all planned from what was known before, and measured together. False:
+  // no task is left.
+  Result<bool> run_rounds() {
+    std::vector<TaskRound> rounds;
+    TCC_TRY(const bool any, plan_rounds(rounds));
+    if (rounds.empty()) return any;
+    TCC_TRY(const TrialOutcome outcome,
+            run_trials(rounds, *model_, target_, options_, env_, [this] { return out_of_time(); }));
+    for (const TaskRound& round : rounds) round.state->planned = -1;
     seconds_.add(outcome.seconds);
-    if (stopped_ = stopped_ || outcome.stopped; stopped_) return {};  // the row still says how this round began
-    close_round(session_, state, settings_, state.trials - before, outcome.last_record);
-    if (outcome.improved && measures()) TCC_TRY_VOID(save_best(state, target_, options_, *env_.store));
+    if (stopped_ = stopped_ || outcome.stopped; stopped_) return true;  // the row still says how these rounds began
+    for (const TaskRound& round : rounds) {
+      close_round(session_, *round.state, settings_, round.trials, round.last_record);
+      if (round.improved && measures()) TCC_TRY_VOID(save_best(*round.state, target_, options_, *env_.store));
+    }
     TCC_TRY_VOID(save_session(session_, states_, *env_.store));
-    if (measures())
-      report_progress(Progress::Kind::kRound, at, outcome.improved);
-    else if (env_.progress)
-      env_.progress(make_ranking_note(states_, at, session_, options_, watch_.seconds()));
-    return {};
+    for (const TaskRound& round : rounds) {
+      const auto at = round.state - states_.data();
+      if (measures())
+        report_progress(Progress::Kind::kRound, at, round.improved);
+      else if (env_.progress)
+        env_.progress(make_ranking_note(states_, at, session_, options_, watch_.seconds()));
+    }
+    return true;
+  }
+
+  // False: no task is left. A task that cannot be prepared leaves its place to another.
+  Result<bool> plan_rounds(std::vector<TaskRound>& rounds) {
+    const auto most = static_cast<size_t>(std::max<int64_t>(options_.tasks_at_once, 1));
+    while (rounds.size() < most && !(options_.trials > 0 && planned_trials() >= options_.trials)) {
+      const int64_t at = next_task(states_, options_, settings_, session_.round + std::ssize(rounds));
+      if (at < 0) return !rounds.empty();
+      TaskState& state = states_[static_cast<size_t>(at)];
+      if (!state.prepared)
+        if (Result<void> ready = prepare(static_cast<size_t>(at)); !ready) {
+          TCC_TRY_VOID(give_up(state, ready.error()));
+          if (rounds.empty() && finished()) return true;
+          continue;
+        }
+      const RoundPlan plan = plan_round(static_cast<size_t>(at));
+      state.planned = plan.count;
+      rounds.push_back(
+          {.state = &state, .picks = learn_and_propose(static_cast<size_t>(at), plan), .count = plan.count});
+    }
+    return true;
+  }
+  // Of the session, and of the rounds that are planned.
+  int64_t planned_trials() const {
+    int64_t trials = session_.trials;
+    for (const TaskState& s : states_) trials += std::max<int64_t>(s.planned, 0);
+    return trials;
   }
 
   Result<void> prepare(size_t at) {
@@ -136,7 +173,7 @@ class Tuner {
 
   RoundPlan plan_round(size_t at) const {
     const TaskState& state = states_[at];
-    return {trials_of_round(state, count_choices(states_), options_, settings_, session_.trials,
+    return {trials_of_round(state, count_choices(states_), options_, settings_, planned_trials(),
                             model_->checkpoint() != 0 || knows_family(prior_, state.task->anchor),
                             rivals_of(states_, state)),
             progress_of(state, options_, session_.trials), related_seeds(states_, prior_, at)};
@@ -228,7 +265,7 @@ class Tuner {
   }
 
   const target::Target& target_;
-  const TuneOptions& options_;
+  const TuneOptions options_;
   const Settings settings_;
   const Environment& env_;
   const record::Kind kind_;  // of the records that the measurer makes: kPredicted where nothing runs

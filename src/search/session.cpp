@@ -59,6 +59,7 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
     for (int64_t v : {static_cast<int64_t>(o.drafting.model.kind), static_cast<int64_t>(o.drafting.model.without),
                       o.drafting.drafts, static_cast<int64_t>(o.drafting.explore), o.drafting.verify_generations})
       h = combine_hash(h, static_cast<uint64_t>(v));
+  if (o.tasks_at_once > 1) h = combine_hash(h, combine_hash(0x7461736b73, static_cast<uint64_t>(o.tasks_at_once)));
   if (!o.statement_branch || !o.dataflow_branch) h = combine_hash(h, o.statement_branch ? 0x646174 : 0x737461);
   return "tune " + record::hash_text(h);
 }
@@ -144,6 +145,7 @@ json named_options(const TuneOptions& o) {
   return {{"--trials", std::to_string(o.trials)},
           {"--trials-per-task", std::to_string(o.trials_per_task)},
           {"--threads", std::to_string(o.threads)},
+          {"--tasks-at-once", std::to_string(o.tasks_at_once)},
           {"--seed", std::to_string(o.seed)},
           {"--strategy", strategy_names()[static_cast<size_t>(o.strategy)]},
           {"--task-scheduler", task_scheduler_names()[static_cast<size_t>(o.scheduler)]},

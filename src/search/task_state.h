@@ -72,6 +72,7 @@ struct TaskState : TaskResult {
 
   std::vector<double> history;  // best seconds after each round; 0 = none yet
   int64_t empty_rounds = 0, last_round = -1;
+  int64_t planned = -1;  // trials of the round that it is about to be measured in; -1: none
   bool prepared = false;
 
   double gflops() const { return best_seconds > 0 ? task->flops / best_seconds / 1e9 : 0; }

@@ -64,12 +64,28 @@ Prepared prepare(const TaskState& state, Individual individual, const cost::Cost
   return p;
 }
 
-Result<void> measure_chunk(std::span<Prepared> chunk, uint64_t first_id, const TuneOptions& options,
-                           const Environment& env, PhaseSeconds& seconds) {
+struct Pick {
+  TaskRound* round = nullptr;
+  size_t number = 0;  // of its picks
+};
+
+// The next picks of rounds that lack programs, at most `most`.
+std::vector<Pick> next_picks(std::span<TaskRound> rounds, size_t most) {
+  std::vector<Pick> out;
+  for (TaskRound& round : rounds) {
+    const auto wanted = static_cast<size_t>(std::max<int64_t>(round.count - round.tried, 0));
+    const size_t n = std::min({most - out.size(), round.picks.size() - round.next, wanted});
+    for (size_t i = 0; i < n; ++i) out.push_back({&round, round.next++});
+  }
+  return out;
+}
+
+Result<void> measure_chunk(std::span<Prepared> chunk, const TuneOptions& options, const Environment& env,
+                           PhaseSeconds& seconds) {
   std::vector<measure::Candidate> candidates;
   for (Prepared& p : chunk) {
     if (p.known || !p.lowered) continue;
-    p.candidate.id = first_id + candidates.size();
+    p.candidate.id = candidates.size();
     candidates.push_back(p.candidate);
   }
   if (!candidates.empty()) {
@@ -108,36 +124,36 @@ schedule::Trace trace_of(const TaskState& state, int32_t sketch, std::span<const
   return trace;
 }
 
-Result<TrialOutcome> run_trials(TaskState& state, std::vector<Individual> picks, int64_t count,
-                                const cost::CostModel& model, const target::Target& target, const TuneOptions& options,
-                                const Environment& env, const std::function<bool()>& out_of_time) {
+Result<TrialOutcome> run_trials(std::span<TaskRound> rounds, const cost::CostModel& model, const target::Target& target,
+                                const TuneOptions& options, const Environment& env,
+                                const std::function<bool()>& out_of_time) {
   TrialOutcome outcome;
   const auto at_once = static_cast<size_t>(std::max<int64_t>(env.measurer->traits().at_once, 1));
-  int64_t tried = 0;
-  for (size_t begin = 0, n = 0; begin == 0 || begin < picks.size(); begin += n) {
+  for (bool first = true;; first = false) {
     if (env.stop && env.stop()) {
       outcome.stopped = true;
       return outcome;
     }
-    n = std::min({at_once, picks.size() - begin, static_cast<size_t>(count - tried)});
-    if (n == 0 || (begin > 0 && out_of_time())) return outcome;
-    std::vector<Prepared> chunk(n);
-    parallel_for(env.pool, static_cast<int64_t>(n), [&](int64_t i) {
-      auto at = static_cast<size_t>(i);
-      chunk[at] = prepare(state, std::move(picks[begin + at]), model, target, options, env);
+    const std::vector<Pick> picks = next_picks(rounds, at_once);
+    if (picks.empty() || (!first && out_of_time())) return outcome;
+    std::vector<Prepared> chunk(picks.size());
+    parallel_for(env.pool, std::ssize(picks), [&](int64_t i) {
+      const auto at = static_cast<size_t>(i);
+      TaskRound& round = *picks[at].round;
+      chunk[at] = prepare(*round.state, std::move(round.picks[picks[at].number]), model, target, options, env);
     });
-    TCC_TRY_VOID(measure_chunk(chunk, state.known.size(), options, env, outcome.seconds));
-    for (Prepared& p : chunk) {
-      learn_record(state, p.record, std::move(p.individual), p.twin);
-      outcome.last_record = std::max(outcome.last_record, p.record.id);
-      ++outcome.done;
+    TCC_TRY_VOID(measure_chunk(chunk, options, env, outcome.seconds));
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      Prepared& p = chunk[i];
+      TaskRound& round = *picks[i].round;
+      learn_record(*round.state, p.record, std::move(p.individual), p.twin);
+      round.last_record = std::max(round.last_record, p.record.id);
       if (p.record.status == record::Status::kRejected) continue;
-      ++tried;
-      if (!p.twin) ++state.trials;
-      outcome.improved |= take_best(state, p.record);
+      ++round.tried;
+      if (!p.twin) ++round.trials, ++round.state->trials;
+      round.improved |= take_best(*round.state, p.record);
     }
   }
-  return outcome;
 }
 
 }  // namespace tcc::search

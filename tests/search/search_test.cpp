@@ -51,9 +51,12 @@ TEST_CASE("an interrupted run goes on as if it had not been interrupted") {
                search::Strategy::kReplay, search::Strategy::kPruner);
   INFO(search::strategy_name(strategy));
   search::TuneOptions o = small_options(strategy);
-  // The second time the first two tasks count as forms of one.
-  if (GENERATE(false, true)) o.choices = {0, 0, 1};
-  if (strategy != search::Strategy::kEvolutionary && !o.choices.empty()) return;
+  // The second time the first two tasks count as forms of one, the third time rounds of two tasks are measured
+  // together.
+  const int variant = GENERATE(0, 1, 2);
+  if (variant == 1) o.choices = {0, 0, 1};
+  if (variant == 2) o.tasks_at_once = 2;
+  if (strategy != search::Strategy::kEvolutionary && variant > 0) return;
   auto whole = memory_store();
   Fake machine(5, 0.1);
   auto uninterrupted = search::tune(work, target, o, environment(*whole, machine));
@@ -85,6 +88,47 @@ TEST_CASE("an interrupted run goes on as if it had not been interrupted") {
     for (size_t t = 0; t < work.size(); ++t)
       CHECK(finish->tasks[t].best_nest_hash == uninterrupted->tasks[t].best_nest_hash);
   }
+}
+
+TEST_CASE("rounds of several tasks are planned and measured together, within the limits") {
+  const target::Target target = avx512();
+  const std::vector<task::Task> work = tasks();
+  // Notes how many tasks each call has programs of.
+  struct Watching : Fake {
+    using Fake::Fake;
+    std::vector<size_t> together;
+    measure::MeasurerTraits traits() const override { return {.at_once = 4096, .tasks_at_once = 3}; }
+    Result<std::vector<measure::Measurement>> measure(std::span<const measure::Candidate> c) override {
+      std::set<uint64_t> seen;
+      for (const measure::Candidate& one : c) seen.insert(ir::hash_kernel(one.naive));
+      together.push_back(seen.size());
+      return Fake::measure(c);
+    }
+  };
+  for (const int64_t own : {0, 1, 2}) {  // 0: as the measurer says
+    CAPTURE(own);
+    auto store = memory_store();
+    Watching machine(5, 0.1);
+    search::TuneOptions o = small_options();
+    o.tasks_at_once = own;
+    o.trials = 71;
+    const auto tuned = search::tune(work, target, o, environment(*store, machine));
+    REQUIRE(tuned.has_value());
+    CHECK(tuned->trials == o.trials);
+    CHECK(machine.inner.measured() == o.trials);
+    const size_t most = own > 0 ? static_cast<size_t>(own) : 3;
+    CHECK(*std::max_element(machine.together.begin(), machine.together.end()) == most);
+    for (const search::TaskResult& t : tuned->tasks) CHECK(t.trials > 0);
+  }
+  // With a limit for each task, and two tasks that are forms of one.
+  auto store = memory_store();
+  Watching machine(5, 0.1);
+  search::TuneOptions o = small_options();
+  o.trials_per_task = 20, o.choices = {0, 0, 1};
+  const auto tuned = search::tune(work, target, o, environment(*store, machine));
+  REQUIRE(tuned.has_value());
+  CHECK(tuned->tasks[0].trials + tuned->tasks[1].trials <= 20);
+  CHECK(tuned->tasks[2].trials <= 20);
 }
 
 TEST_CASE("a checkpoint with a value of another type is not used, and the run starts anew", "[errors]") {

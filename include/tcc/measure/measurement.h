@@ -79,8 +79,9 @@ inline constexpr double kMinimalEffect = 0.01;
 
 struct MeasurerTraits {
   record::Kind kind = record::Kind::kMeasured;  // of the records that its measurements become
-  int64_t at_once = 8;    // candidates to hand over together: between two looks at the clock and at the user's stop
-  bool compares = false;  // compare() times pairs; otherwise medians decide
+  int64_t at_once = 8;        // candidates to hand over together: between two looks at the clock and at the user's stop
+  int64_t tasks_at_once = 1;  // tasks whose rounds are measured together, so that many machines have work
+  bool compares = false;      // compare() times pairs; otherwise medians decide
   bool prepares_beside = false;  // prepare() may run on another thread while programs are timed: it disturbs none
 };
 

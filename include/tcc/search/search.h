@@ -98,8 +98,10 @@ struct TuneOptions {
   std::optional<Settings> settings = {};                 // nullopt: settings_for(target)
   space::SpaceOptions space = {};                        // what is searched
   int64_t threads = 1;                                   // that the programs run on, as the measurer was told
-  int64_t round_size = 32;                               // most measurements a round; fewer where the trials are few
-  int64_t population = 512;                              // of a generation
+  // Tasks whose rounds are planned and measured together; 0 = as the measurer says. The search depends on it.
+  int64_t tasks_at_once = 0;
+  int64_t round_size = 32;   // most measurements a round; fewer where the trials are few
+  int64_t population = 512;  // of a generation
   int64_t generations = 4;
   double explore = 0.05;  // least share of a round's picks that are drawn at random, more at first; 0 = none
   construct::Options construction = {};  // of the strategies that construct; `method`, `threads` and `seed` are theirs
