@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "kernels.h"
+#include "skip.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/instr.h"
@@ -118,6 +119,23 @@ TEST_CASE("gpu: a right program is timed on cold caches", "[unit]") {
   fill_record(m, record);
   CHECK(record.cache == "cold");
   CHECK(measurer->restarts() == 0);
+}
+
+TEST_CASE("gpu: in a sandbox programs are measured, and reach nothing else", "[unit]") {
+  Fake fake;
+  for (const bool sandbox : {false, true}) {
+    GpuMeasureOptions options = test_options();
+    options.sandbox = sandbox;
+    auto measurer = open(options);
+    auto task = make_task(*measurer);
+    CHECK(measure_one(*measurer, program(*task, "right", 1)).status == Status::kOk);
+    const Measurement reaches = measure_one(*measurer, program(*task, "reaches", 2));
+    CAPTURE(sandbox, reaches.failure);
+    if (sandbox && reaches.status == Status::kWrong) SKIP("the system has no seccomp filters");
+    CHECK(reaches.status == (sandbox ? Status::kOk : Status::kWrong));
+    CHECK(measurer->restarts() == 0);
+  }
+  std::filesystem::remove("/tmp/tcc-gpu-sandbox");
 }
 
 TEST_CASE("gpu: wrong programs are told apart", "[unit]") {

@@ -21,7 +21,8 @@ struct GpuMeasureOptions {
   // The device's own times and counters; "" = the system's libcupti where the driver is the system's and drives a
   // device, else none.
   std::string cupti_library;
-  int device = 0;  // number of the device, as nvidia-smi and CUDA_VISIBLE_DEVICES have it
+  bool sandbox = false;  // the process that holds the device gets no network, processes or new files, where seccomp is
+  int device = 0;        // number of the device, as nvidia-smi and CUDA_VISIBLE_DEVICES have it
   double budget_seconds = 0.1;
   double patience = 3;                 // budgets that an undisturbed moment is waited for, by what may be the best
   double timeout_seconds = 10;         // at most this for the first runs, and again for the timed ones

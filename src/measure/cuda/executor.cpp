@@ -83,7 +83,7 @@ Result<void> check_versions(const GpuDevice& device) {
 Result<GpuDevice> CudaExecutor::connect() {
   TCC_TRY(worker_, find_worker(options_.worker_path));
   const std::vector<std::string> arguments = {"--device", std::to_string(options_.device), options_.driver_library,
-                                              options_.cupti_library};
+                                              options_.cupti_library, options_.sandbox ? "sandbox" : ""};
   TCC_TRY_VOID(link_.start(worker_, arguments, kStartSeconds));
   std::string bytes(kGpuHelloBytes, 0);
   const int64_t got = link_.wait(kStartSeconds) ? link_.receive(bytes.data(), bytes.size()) : 0;

@@ -14,6 +14,7 @@
 #include "measure/check.h"
 #include "measure/cuda/device_timing.h"
 #include "measure/cuda/profile.h"
+#include "measure/host/sandbox.h"
 #include "measure/runner.h"
 #include "measure/shared_memory.h"
 #include "measure/task_buffers.h"
@@ -242,7 +243,8 @@ void run_on_device(JobHeader& job, const std::byte* data, Device& device) {
 
 }  // namespace
 
-int serve_gpu(int socket, int ordinal, const std::string& driver_library, const std::string& cupti_library) {
+int serve_gpu(int socket, const GpuService& service) {
+  const auto& [ordinal, driver_library, cupti_library, sandbox] = service;
   prctl(PR_SET_NAME, "tcc-worker-gpu");
   signal(SIGINT, SIG_IGN);  // Ctrl-C is the coordinator's to handle; when it ends, the socket closes
   const Hello hello;
@@ -272,6 +274,8 @@ int serve_gpu(int socket, int ordinal, const std::string& driver_library, const 
   const bool system = driver_library.empty() && !(*device)->facts().takes_ptx_only;
   DeviceProfiler profiler(**device, ordinal, cupti_library, !cupti_library.empty() || system);
   Device open{**device, profiler, std::move(*flush), runtime::CudaClock::open(**device)};
+  // Drivers make files and processes while they start, not afterwards. A system without filters goes on without.
+  if (sandbox) (void)enter_device_sandbox(socket);
   serve_jobs(socket, [&](const JobMessage&, JobHeader& job, const std::byte* task, ReplyMessage& reply) {
     run_on_device(job, task, open);
     // Nothing may be freed in a context that is lost; the system does it.

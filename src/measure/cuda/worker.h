@@ -5,8 +5,14 @@
 
 namespace tcc::measure {
 
+// As of GpuMeasureOptions.
+struct GpuService {
+  int ordinal = 0;
+  std::string driver_library, cupti_library;
+  bool sandbox = false;
+};
 // Serves jobs on the socket until the coordinator is gone, or until the device gives up on this process. Returns the
 // exit code.
-int serve_gpu(int socket, int ordinal, const std::string& driver_library, const std::string& cupti_library);
+int serve_gpu(int socket, const GpuService& service);
 
 }  // namespace tcc::measure

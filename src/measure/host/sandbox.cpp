@@ -35,8 +35,6 @@ constexpr int kRefusedCalls[] = {
     SYS_listen,
     SYS_accept,
     SYS_accept4,
-    SYS_sendto,
-    SYS_sendmsg,
     SYS_sendmmsg,
     SYS_execve,
     SYS_execveat,
@@ -131,7 +129,20 @@ void refuse_by_bits(Filter& f, int number, int argument, uint32_t bits, bool unl
   f.answer(SECCOMP_RET_ALLOW);
 }
 
-std::vector<sock_filter> make_filter() {
+// Refuses to send on other sockets than this one; -1: on all.
+void refuse_sending(Filter& f, int socket) {
+  for (const int call : {SYS_sendto, SYS_sendmsg}) {
+    f.load_number();
+    f.unless_equal_skip(static_cast<uint32_t>(call), 4);
+    f.load_argument(0);
+    f.unless_equal_skip(static_cast<uint32_t>(socket), 1);
+    f.answer(SECCOMP_RET_ALLOW);
+    f.answer(kRefuse);
+  }
+}
+
+// `socket`: sending on it is left; -1: on none. `writes`: flags of open() that are refused.
+std::vector<sock_filter> make_filter(int socket, uint32_t writes) {
   Filter f;
   f.load(offsetof(seccomp_data, arch));
   f.if_equal_skip(kArchitecture, 1);
@@ -139,6 +150,8 @@ std::vector<sock_filter> make_filter() {
   f.load_number();
   f.unless_any_bit_skip(kX32Calls, 1);
   f.answer(kRefuse);
+  refuse_sending(f, socket);
+  f.load_number();
   for (const int call : kRefusedCalls) {
     f.unless_equal_skip(static_cast<uint32_t>(call), 1);
     f.answer(kRefuse);
@@ -148,23 +161,30 @@ std::vector<sock_filter> make_filter() {
   f.unless_equal_skip(SYS_clone3, 1);
   f.answer(SECCOMP_RET_ERRNO | ENOSYS);
 #endif
-  constexpr uint32_t kWrites = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC;
-  refuse_by_bits(f, SYS_openat, 2, kWrites, false);
+  refuse_by_bits(f, SYS_openat, 2, writes, false);
 #ifdef SYS_open
-  refuse_by_bits(f, SYS_open, 1, kWrites, false);
+  refuse_by_bits(f, SYS_open, 1, writes, false);
 #endif
   refuse_by_bits(f, SYS_clone, 0, CLONE_THREAD, true);
   f.answer(SECCOMP_RET_ALLOW);
   return std::move(f.code);
 }
 
+bool enter(std::vector<sock_filter> code) {
+  sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+constexpr uint32_t kNewFiles = O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY);
+
 }  // namespace
 
 bool enter_sandbox() {
-  if (kArchitecture == 0) return false;
-  std::vector<sock_filter> code = make_filter();
-  sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+  return kArchitecture != 0 && enter(make_filter(-1, O_WRONLY | O_RDWR | kNewFiles));
+}
+
+bool enter_device_sandbox(int socket) {
+  return kArchitecture != 0 && enter(make_filter(socket, kNewFiles));
 }
 
 }  // namespace tcc::measure

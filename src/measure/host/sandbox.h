@@ -8,4 +8,8 @@ namespace tcc::measure {
 // change namespaces, mounts or the kernel. False: the system has no such filters, and nothing changed.
 bool enter_sandbox();
 
+// The same for a process that holds a device and goes on taking jobs. It may still send on `socket`, and open files to
+// write that exist: drivers open devices in this way.
+bool enter_device_sandbox(int socket);
+
 }  // namespace tcc::measure

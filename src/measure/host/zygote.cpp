@@ -118,7 +118,8 @@ int worker_main(int argc, char** argv) {
     signal(SIGINT, SIG_IGN);  // Ctrl-C is the coordinator's to handle; when it ends, the socket closes
     return Zygote(kSocket).serve();
   }
-  if (role == "--device" && words.size() == 4) return serve_gpu(kSocket, std::atoi(words[1]), words[2], words[3]);
+  if (role == "--device" && words.size() == 5)
+    return serve_gpu(kSocket, {std::atoi(words[1]), words[2], words[3], std::string_view(words[4]) == "sandbox"});
   std::fputs("tcc-worker runs candidate programs for tcc, which starts it; it is of no use by itself\n", stderr);
   return 2;
 }
