@@ -65,6 +65,7 @@ const std::vector<Suite>& suites() {
        run_random_ops_suite},
       {"fleet", "workers over NATS on the loopback: rates, the tuner's share, and a tuning among kills",
        run_fleet_suite},
+      {"report", "pages of tcc report: time to write, size, and time until a browser has drawn them", run_report_suite},
       {"models", "tuned networks beside ONNX Runtime (see tools/peers)", run_models_suite},
       {"end-to-end", "networks tuned, built, verified and compared with ONNX Runtime's outputs; nothing is timed",
        run_end_to_end_suite},

@@ -47,6 +47,7 @@ Result<std::unique_ptr<Machine>> open(const target::Target& target, const OpenOp
   host.device = options.device;
   host.budget_seconds = options.budget_seconds;
   host.sandbox = options.sandbox;
+  if (options.memory_limit_bytes > 0) host.memory_limit_bytes = options.memory_limit_bytes;
   host.compile_pool = options.compile_pool;
   auto machine = std::make_unique<Machine>();
   TCC_TRY(machine->measurer, measure::IsolatedHostMeasurer::create(host));

@@ -55,11 +55,21 @@ Result<codegen::Artifact> compile(const ir::Kernel& lowered, const target::Targe
   return codegen::compile_cuda(lowered, target, {.prefix = options.prefix});
 }
 
-double compiled_seconds(const ir::Kernel& nest, const target::Target& target, const codegen::Artifact& artifact) {
+std::vector<cost::CompiledLaunch> compiled_launches(const codegen::Artifact& artifact) {
   std::vector<cost::CompiledLaunch> compiled;
   for (const codegen::Launch& l : artifact.launches)
     compiled.push_back({static_cast<double>(l.registers), static_cast<double>(l.shared_bytes + l.static_shared_bytes)});
-  return cost::predict_gpu_seconds(cost::gpu_facts(nest, target, compiled), target.cuda.launch_seconds);
+  return compiled;
+}
+
+double compiled_seconds(const ir::Kernel& nest, const target::Target& target, const codegen::Artifact& artifact) {
+  return cost::predict_gpu_seconds(cost::gpu_facts(nest, target, compiled_launches(artifact)),
+                                   target.cuda.launch_seconds);
+}
+
+std::vector<cost::LaunchModel> launch_models(const ir::Kernel& nest, const ir::Kernel& lowered,
+                                             const target::Target& target, const codegen::Artifact& artifact) {
+  return cost::launch_models(nest, lowered, target, compiled_launches(artifact));
 }
 
 Result<std::unique_ptr<Machine>> open(const target::Target& target, const OpenOptions& options) {
@@ -71,6 +81,7 @@ Result<std::unique_ptr<Machine>> open(const target::Target& target, const OpenOp
   gpu.cupti_library = options.cupti;
   gpu.device = installed_gpu_number(target.name).value_or(0);
   gpu.budget_seconds = options.budget_seconds;
+  gpu.sandbox = options.sandbox;
   gpu.compile_pool = options.compile_pool;
   TCC_TRY(auto measurer, measure::GpuMeasurer::create(*references, gpu));
   const measure::GpuDevice device = measurer->device();
@@ -161,6 +172,7 @@ const Backend kCuda = {
     .prior = [](const target::Target&) { return cost::make_gpu_model(); },
     .trace_table = &features::kTraceGpu,
     .compiled_seconds = compiled_seconds,
+    .launch_models = launch_models,
     .predicts = true,
     .measuring_cores = 1,
     .default_draws = 32,

@@ -66,6 +66,7 @@ Json reported_task_json(const driver::ReportedTask& t) {
   json.update(
       TCC_JSON(t, number, weight, bytes, default_seconds, plain_seconds, threads, nest, program, code, code_note));
   json["schedule_text"] = t.schedule;
+  json["launch_models"] = cost::launch_models_to_json<Json>(t.launch_models);
   json["trials"] = trials_json(t.trials);
   json["records"] = Json::array();  // of this machine alone, where the explanation counts those of all
   for (const driver::RecordedFailure& f : t.failures) json["records"].push_back(TCC_JSON(f, status, count, example));
@@ -117,6 +118,7 @@ Json library_task(const Json& t, int64_t number) {
   json["seconds"] = std::max(number_of(*code, "seconds"), number_of(*code, "predicted_seconds"));
   for (const char* fact : {"registers", "spill_bytes", "stack_bytes", "shared_bytes"})
     if (code->contains(fact)) json["facts"][fact] = number_of(*code, fact);
+  if (const Json& models = member(*code, "launch_models"); models.is_array()) json["launch_models"] = models;
   json["launches"] = Json::array();
   for (const Json& l : member(*code, "launches"))
     json["launches"].push_back(fmt::format("launch {}: grid {}, block {}, {} of dynamic shared memory",

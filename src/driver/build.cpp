@@ -1,7 +1,9 @@
 #include "driver/build.h"
 
+#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "driver/launch_models.h"
 #include "driver/lazy_gate.h"
 #include "driver/slowdown.h"
 #include "tcc/backend/backend.h"
@@ -50,9 +52,12 @@ Result<ArchitectureCode> portable_code(const Program& program, const BuildOption
   return code;
 }
 
-Result<TaskCode> task_code(search::ChosenArtifact kernel, size_t number, const BuildOptions& options, size_t task) {
+Result<TaskCode> task_code(const Program& program, search::ChosenArtifact kernel, size_t number,
+                           const BuildOptions& options, size_t task) {
   const target::Target& target = options.targets[number];
   TaskCode code;
+  const auto models = launch_models_of(kernel.program, kernel.artifact, program.tasks.tasks[task], target);
+  if (!models.empty()) code.launch_models = cost::launch_models_to_json<nlohmann::json>(models).dump();
   if (options.emit.ir) code.ir = ir::print(kernel.program.lowered);
   code.trace = kernel.program.tuned ? kernel.program.trace : "";
   code.seconds = kernel.program.seconds;
@@ -118,7 +123,7 @@ Result<std::vector<ArchitectureCode>> package_kernels(const Program& program, co
   for (size_t g = 0; g < options.targets.size(); ++g) {
     ArchitectureCode architecture{options.targets[g], false, {}};
     for (size_t t = 0; t < tasks; ++t) {
-      TCC_TRY(TaskCode code, task_code(std::move(kernels[g * tasks + t]), g, options, t));
+      TCC_TRY(TaskCode code, task_code(program, std::move(kernels[g * tasks + t]), g, options, t));
       architecture.codes.push_back(std::move(code));
     }
     all.push_back(std::move(architecture));

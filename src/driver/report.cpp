@@ -5,6 +5,7 @@
 #include <optional>
 #include <tuple>
 
+#include "driver/launch_models.h"
 #include "tcc/backend/backend.h"
 #include "tcc/cost/draft.h"
 #include "tcc/driver/records.h"
@@ -63,16 +64,6 @@ double time_of(const std::vector<Record>& trials, uint64_t nest) {
   return seconds;
 }
 
-std::optional<ir::Kernel> nest_of(const std::string& json, const task::Task& task, const target::Target& target) {
-  const Result<schedule::Trace> trace = schedule::trace_from_json(json);
-  if (!trace) return std::nullopt;
-  const auto arena = std::make_shared<Arena>();
-  ir::Legal<ir::Kernel> nest = schedule::replay(*trace, trace->decisions, task.kernel, arena);
-  if (nest) nest = lower::lower(*nest, target, ir::Stage::kNest, arena);
-  if (!nest) return std::nullopt;
-  return std::move(*nest);
-}
-
 // What models expect of a part of the trials.
 void predict_trials(const std::vector<Record>& records, const task::Task& task, const target::Target& target,
                     ReportedTask& out) {
@@ -82,7 +73,7 @@ void predict_trials(const std::vector<Record>& records, const task::Task& task, 
   for (int64_t i = 0; i < count; i += step) {
     const auto at = static_cast<size_t>(i);
     if (!(out.trials[at].seconds > 0)) continue;
-    const std::optional<ir::Kernel> nest = nest_of(records[at].trace, task, target);
+    const std::optional<ir::Kernel> nest = nest_of_trace(records[at].trace, task, target);
     if (!nest) continue;  // a record of another version
     double seconds = prior->expected_seconds(features::extract(prior->schema(), *nest, target, out.threads));
     if (!(seconds > 0)) seconds = cost::draft_kernel_seconds(*nest, target, out.threads).value_or(0);
@@ -91,7 +82,8 @@ void predict_trials(const std::vector<Record>& records, const task::Task& task, 
 }
 
 // Fills in the code, and the facts that its compiler tells of it.
-void make_code(const target::Target& target, size_t index, search::Chosen& chosen, ReportedTask& out) {
+void make_code(const target::Target& target, const task::Task& task, size_t index, search::Chosen& chosen,
+               ReportedTask& out) {
   const backend::Backend& backend = backend::backend_of(target);
   const backend::CompileOptions options{.prefix = fmt::format("k{}", index), .want_source = true};
   const auto failed = [&](const Error& error) { out.code_note = error.message; };
@@ -107,6 +99,7 @@ void make_code(const target::Target& target, size_t index, search::Chosen& chose
   }
   Result<codegen::Artifact> artifact = backend.compile(chosen.lowered, target, options);
   if (artifact) chosen.facts = artifact->facts;
+  if (artifact) out.launch_models = launch_models_of(chosen, *artifact, task, target);
   if (!artifact && backend.print != nullptr) artifact = backend.print(chosen.lowered, target, options);
   if (!artifact) return failed(artifact.error());
   out.code = cut_lines(std::move(artifact->source), out.code_note, "`tcc show --source` prints all of them");
@@ -150,7 +143,7 @@ Result<ReportedTask> report_task(const Request& q, size_t index) {
   out.threads = chosen.threads > 0 ? chosen.threads : q.threads;
   for (const task::ParamSource& p : task.params)
     out.bytes += static_cast<double>(q.program.graph.value(p.value).bytes());
-  make_code(q.target, index, chosen, out);
+  make_code(q.target, task, index, chosen, out);
   TCC_TRY(out.explanation,
           explain_chosen(q.program, index, chosen, q.store, q.target, q.threads, q.source, q.facts, false));
   out.nest = ir::print(task.kernel);

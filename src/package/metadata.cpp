@@ -96,6 +96,7 @@ Json code_json(const ArchitectureCode& architecture, const TaskCode& code) {
   for (const codegen::Launch& l : code.artifact.launches)
     json["launches"].push_back(
         {{"symbol", l.symbol}, {"grid", l.grid}, {"block", l.block}, {"dynamic_shared_bytes", l.shared_bytes}});
+  if (!code.launch_models.empty()) json["launch_models"] = Json::parse(code.launch_models);
   if (!code.trace.empty() && !architecture.ptx) json["trace"] = trace_json(code.trace);
   return json;
 }

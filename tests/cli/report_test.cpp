@@ -4,6 +4,7 @@
 
 #include "model_bytes.h"
 #include "skip.h"
+#include "tcc/record/store.h"
 
 using namespace cli_test;
 using Catch::Matchers::Contains;
@@ -160,43 +161,132 @@ TEST_CASE("errors of report", "[report]") {
   CHECK_FALSE(fs::exists(box.path("report.html")));
 }
 
+namespace {
+
+// Why pages cannot be looked at; "": they can.
+std::string why_no_browser(const Sandbox& box) {
+  return box.run({"sh", "-c", "command -v chromium"}).exit_code == 0 ? "" : "no chromium to look at pages";
+}
+
+// The page as the browser has drawn it. A picture of it is kept. A console error fails the test.
+std::string drawn_page(const Sandbox& box, const std::string& page) {
+  CAPTURE(page);
+  const fs::path kept = fs::path(TCC_BINARY_DIR) / "tests" / "report_screenshots";
+  fs::create_directories(kept);
+  const std::string file = box.str(page + ".html");
+  const std::vector<std::string> browser = {"chromium",
+                                            "--headless=new",
+                                            "--no-sandbox",
+                                            "--disable-gpu",
+                                            "--disable-dev-shm-usage",
+                                            "--user-data-dir=" + box.str("browser"),
+                                            "--enable-logging=stderr",
+                                            "--window-size=1280,3000",
+                                            "--virtual-time-budget=3000"};
+  std::vector<std::string> look = browser;
+  look.insert(look.end(), {"--screenshot=" + (kept / (page + ".png")).string(), "file://" + file});
+  const Outcome seen = box.run(look);
+  CAPTURE(seen.err);
+  CHECK(seen.exit_code == 0);
+  CHECK_THAT(seen.err, !Contains("CONSOLE"));
+  CHECK(fs::file_size(kept / (page + ".png")) > 10000);
+  std::vector<std::string> dump = browser;
+  dump.insert(dump.end(), {"--dump-dom", "file://" + file});
+  return box.run(dump).out;
+}
+
+void check_plots(const std::string& drawn, size_t plots) {
+  CHECK_THAT(drawn, Contains("data-ready=\"" + std::to_string(plots) + "\""));
+  CHECK(times_in(drawn, "<svg") == plots);
+  CHECK(times_in(drawn, "<img") == 0);
+}
+
+// Records of made-up programs: `tasks` tasks with `trials` each.
+void spill_records(const fs::path& path, int tasks, int trials) {
+  auto store = tcc::record::Store::open(path.string());
+  if (!store) FAIL(store.error().message);
+  for (int t = 0; t < tasks; ++t)
+    for (int i = 0; i < trials; ++i) {
+      tcc::record::Record r;
+      r.task = 1 + static_cast<uint64_t>(t), r.nest_hash = static_cast<uint64_t>(1000 * t + i);
+      r.target = "x86-64-v3", r.platform = "made up", r.tool_version = "test", r.trace = "[]";
+      r.workload = fmt::format("matmul {}x{}x64", 64 + t, 64 * (1 + t % 7));
+      r.median = r.low = r.high = 1e-3 / (1 + i % 17), r.unix_time = 1700000000 + 60 * t + i, r.threads = 1;
+      if (i % 9 == 8) r.status = tcc::record::Status::kWrong, r.failure = "off by 1";
+      REQUIRE((*store)->add(r).has_value());
+    }
+}
+
+}  // namespace
+
 TEST_CASE("a browser draws every plot without an error", "[report]") {
   if (Sandbox empty; !has_page(empty)) return;
   const Sandbox box = tuned_box();
-  if (box.run({"sh", "-c", "command -v chromium"}).exit_code != 0) SKIP("no chromium to look at pages");
+  if (const std::string why = why_no_browser(box); !why.empty()) SKIP(why);
   REQUIRE(box.tcc({"build", "hostile.onnx", "--db", "r.db", "-o", "a", "-q"}).exit_code == 0);
   written(box, {"hostile.onnx", "--db", "r.db", "--threads", "1"}, "m.html");
   written(box, {"a/libhostile.so"}, "l.html");
   written(box, {"a/libhostile.so", "a/libhostile.so"}, "p.html");
   written(box, {"r.db"}, "d.html");
   // The plots of a page without open details.
-  const std::pair<const char*, int> pages[] = {{"m", 6}, {"l", 2}, {"p", 2}, {"d", 0}};
-  const fs::path kept = fs::path(TCC_BINARY_DIR) / "tests" / "report_screenshots";
-  fs::create_directories(kept);
-  for (const auto& [page, plots] : pages) {
-    CAPTURE(page);
-    const std::string file = box.str(std::string(page) + ".html");
-    const std::vector<std::string> browser = {"chromium",
-                                              "--headless=new",
-                                              "--no-sandbox",
-                                              "--disable-gpu",
-                                              "--disable-dev-shm-usage",
-                                              "--user-data-dir=" + box.str("browser"),
-                                              "--enable-logging=stderr",
-                                              "--window-size=1280,3000",
-                                              "--virtual-time-budget=3000"};
-    std::vector<std::string> look = browser;
-    look.insert(look.end(), {"--screenshot=" + (kept / (std::string(page) + ".png")).string(), "file://" + file});
-    const Outcome seen = box.run(look);
-    CAPTURE(seen.err);
-    CHECK(seen.exit_code == 0);
-    CHECK_THAT(seen.err, !Contains("CONSOLE"));
-    CHECK(fs::file_size(kept / (std::string(page) + ".png")) > 10000);
-    std::vector<std::string> dump = browser;
-    dump.insert(dump.end(), {"--dump-dom", "file://" + file});
-    const Outcome drawn = box.run(dump);
-    CHECK_THAT(drawn.out, Contains("data-ready=\"" + std::to_string(plots) + "\""));
-    CHECK(times_in(drawn.out, "<svg") == static_cast<size_t>(plots));
-    CHECK(times_in(drawn.out, "<img") == 0);
+  for (const auto& [page, plots] : {std::pair("m", 6), {"l", 2}, {"p", 2}, {"d", 0}})
+    check_plots(drawn_page(box, page), static_cast<size_t>(plots));
+}
+
+TEST_CASE("a page of 100 tasks has all of them, and is small", "[report]") {
+  Sandbox box;
+  if (!has_page(box)) return;
+  spill_records(box.path("many.db"), 100, 16);
+  const Json summary = written(box, {"many.db"}, "many.html");
+  CHECK(summary.at("tasks") == 100);
+  CHECK(summary.at("bytes") < 4 << 20);
+  const Json data = data_of(slurp(box.path("many.html")));
+  REQUIRE(data.at("tasks").size() == 100);
+  for (const Json& t : data.at("tasks")) CHECK(t.at("trials").size() == 16);
+  if (const std::string why = why_no_browser(box); !why.empty()) SKIP(why);
+  const std::string drawn = drawn_page(box, "many");
+  CHECK(times_in(drawn, "<tr class=\"task\"") == 100);
+  CHECK(times_in(drawn, "off by 1") > 0);
+  check_plots(drawn, 1);  // failures by reason
+}
+
+TEST_CASE("libraries for GPUs show registers, occupancy, bank conflicts and roles without a device", "[report]") {
+  Sandbox box;
+  if (!has_page(box)) return;
+  for (const std::string target : {"a100", "h200"}) {
+    CAPTURE(target);
+    const Outcome built =
+        box.tcc({"build", "zoo:mlp", "--batch", "512", "--target", target, "--precision", "f16", "-o", target, "-q"});
+    CAPTURE(built.err);
+    if (built.exit_code != 0) {
+      CHECK_THAT(built.err, Contains("NVRTC"));
+      SKIP("no compiler for GPUs (NVRTC)");
+    }
+    written(box, {target + "/libmlp.so"}, target + ".html");
+    const Json data = data_of(slurp(box.path(target + ".html")));
+    size_t launches = 0;
+    std::string roles;
+    for (const Json& t : data.at("tasks")) {
+      CHECK(t.at("facts").at("registers") > 0);
+      REQUIRE_FALSE(t.at("launch_models").empty());
+      for (const Json& l : t.at("launch_models")) {
+        ++launches;
+        CHECK(l.at("registers") > 0);
+        CHECK((l.at("occupancy") > 0 && l.at("occupancy") <= 1));
+        CHECK((l.at("bank_conflicts") >= 0 && l.at("bank_conflicts") < 1));
+        CHECK(l.at("stages") >= 1);
+        int64_t warps = 0;
+        for (const Json& r : l.at("roles")) warps += r.at("warps").get<int64_t>();
+        CHECK(32 * warps >= l.at("threads").get<int64_t>());
+        roles += l.at("roles").dump();
+      }
+    }
+    CHECK(launches >= data.at("tasks").size());
+    if (target == "h200") CHECK_THAT(roles, Contains("copies") && Contains("products"));
+    if (!why_no_browser(box).empty()) continue;
+    const std::string drawn = drawn_page(box, target);
+    CHECK_THAT(drawn, Contains("bank conflicts") && Contains("id=\"gpu-table\""));
+    CHECK(times_in(drawn, "plot timeline") == data.at("tasks").size());
   }
+  if (const std::string why = why_no_browser(box); !why.empty()) SKIP(why);
 }

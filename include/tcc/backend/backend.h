@@ -14,6 +14,7 @@
 
 #include "tcc/codegen/artifact.h"
 #include "tcc/cost/cost_model.h"
+#include "tcc/cost/launch_model.h"
 #include "tcc/features/sample.h"
 #include "tcc/lower/pass.h"
 #include "tcc/measure/measurement.h"
@@ -37,6 +38,7 @@ struct OpenOptions {
   std::string cuda_driver, cupti;        // libraries; "" = the system's
   double budget_seconds = 0.1;           // of timing one program
   bool sandbox = false;                  // programs of others: see measure::HostMeasureOptions
+  int64_t memory_limit_bytes = 0;        // of a measuring process on the host; 0 = as measure::HostMeasureOptions
   ThreadPool* compile_pool = nullptr;    // nullptr = the calling thread compiles
 };
 
@@ -95,6 +97,9 @@ struct Backend {
   // What the prior expects of a program at Stage::Nest once the compiler has said how many registers and how much
   // shared memory its launches take; nullptr: compiling tells the prior nothing.
   double (*compiled_seconds)(const ir::Kernel& nest, const target::Target&, const codegen::Artifact&) = nullptr;
+  // What a model says of each launch of such a program, for reports; nullptr: nothing.
+  std::vector<cost::LaunchModel> (*launch_models)(const ir::Kernel& nest, const ir::Kernel& lowered,
+                                                  const target::Target&, const codegen::Artifact&) = nullptr;
   bool predicts = false;          // the prior's scores mean seconds: programs are predicted where nothing can run
   bool by_threads = false;        // programs run on a number of the host's threads, which records name
   bool runs_unscheduled = false;  // plain loops run on it: speed-ups are measured against them

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tcc/cost/launch_model.h"
 #include "tcc/driver/explain.h"
 #include "tcc/record/store.h"
 
@@ -27,7 +28,9 @@ struct ReportedTask {
   Explanation explanation;              // without draws from the design spaces
   std::string nest, schedule, program;  // as TaskDetails: plain loops, the schedule's steps, the lowered kernel
   std::string code;                     // assembly, or the source for a GPU's compiler
-  std::string code_note;                // why `code` is empty or is not whole; "" otherwise
+  // What a model says of each launch, where the target has one and its compiler is here: registers are the compiler's.
+  std::vector<cost::LaunchModel> launch_models;
+  std::string code_note;  // why `code` is empty or is not whole; "" otherwise
   // Oldest first. Of at most kPredictedTrials of them, spread evenly, `predicted` is computed: by the target's
   // analytical model, else by the draft model (tcc/cost/draft.h).
   std::vector<ReportTrial> trials;

@@ -30,6 +30,7 @@ struct TaskCode {
   std::string ptx_text;        // for Emit::ptx; may be empty
   std::string assembly = {};   // for Emit::assembly; may be empty
   Origin origin = Origin::kDefault;
+  std::string launch_models = {};  // JSON text of cost::launch_models(), for the description; "": not known
 };
 
 // All tasks for one GPU architecture: cubins, or PTX that the driver compiles. Or, of a library for several kinds of

@@ -42,10 +42,10 @@
   function table(parent, heads, rows) {
     const t = parent.append('div').attr('class', 'wide').append('table');
     t.append('thead').append('tr').selectAll('th').data(heads).enter().append('th').attr('scope', 'col')
-      .attr('class', h => h.number ? 'n' : null).text(h => h.name);
+      .attr('class', h => h.number ? 'n' : h.short ? 's' : null).text(h => h.name);
     t.append('tbody').selectAll('tr').data(rows).enter().append('tr').selectAll('td')
-      .data(r => r.map((text, i) => ({text, number: heads[i].number}))).enter().append('td')
-      .attr('class', c => c.number ? 'n' : null).text(c => c.text);
+      .data(r => r.map((text, i) => ({text, number: heads[i].number, short: heads[i].short}))).enter().append('td')
+      .attr('class', c => c.number ? 'n' : c.short ? 's' : null).text(c => c.text);
     return t;
   }
   function svg(parent, title, width, height) {
@@ -286,16 +286,63 @@
 
   // --- GPUs
   const kGpuFacts = ['registers', 'spill_bytes', 'stack_bytes', 'shared_bytes'];
+  const kMostTimelines = 12, kShownSteps = 8;
+  const slowest = t => (t.launch_models || []).slice().sort((a, b) => launchSeconds(b) - launchSeconds(a))[0];
+  function launchSeconds(l) {
+    return Math.max(l.copy_seconds, l.arithmetic_seconds);
+  }
   function gpuFacts() {
-    if (!tasks.some(t => (t.facts || {}).registers > 0)) return;
-    const s = section('gpu', 'GPU facts', 'What the compiler and the device\'s counters say of each kernel. The roles of a kernel\'s warps are in its loop tree.');
-    const heads = [{name: 'task'}].concat(['registers', 'spilled', 'stack', 'shared', 'occupancy', 'tensor cores', 'device memory'].map(name => ({name, number: true}))).concat([{name: 'matrix instruction'}]);
+    if (!tasks.some(t => (t.facts || {}).registers > 0 || (t.launch_models || []).length > 0)) return;
+    const s = section('gpu', 'GPU facts', 'What the compiler and the device\'s counters say of each kernel, and what the analytical model of the target says of its slowest launch.');
+    const numbers = ['registers', 'spilled', 'stack', 'shared', 'blocks resident', 'occupancy', 'bank conflicts', 'tensor cores', 'device memory'];
+    const heads = [{name: 'task', short: true}].concat(numbers.map(name => ({name, number: true}))).concat([{name: 'matrix instruction', short: true}]);
     const share = x => x >= 0 && x !== null && x !== undefined ? percent(x) : '-';
-    table(s, heads, tasks.map(t => {
-      const f = t.facts || {}, c = t.counters || {};
-      return [taskName(t)].concat(kGpuFacts.map(n => n in f ? digits(f[n]) : '-'))
-        .concat([share(c.occupancy), share(c.tensor_share), c.dram_bytes >= 0 && c.dram_bytes !== null ? digits(c.dram_bytes / 1e6) + ' MB' : '-', t.matrix_instruction || 'none']);
+    const t = table(s, heads, tasks.map(t => {
+      const f = t.facts || {}, c = t.counters || {}, l = slowest(t);
+      const occupancy = c.occupancy >= 0 && c.occupancy !== null && c.occupancy !== undefined ? percent(c.occupancy) : l ? percent(l.occupancy) + ' (model)' : '-';
+      return ['#' + t.number].concat(kGpuFacts.map(n => n in f ? digits(f[n]) : '-'))
+        .concat([l ? digits(l.blocks_per_sm) : '-', occupancy, l ? percent(l.bank_conflicts) : '-', share(c.tensor_share)])
+        .concat([c.dram_bytes >= 0 && c.dram_bytes !== null ? digits(c.dram_bytes / 1e6) + ' MB' : '-', t.matrix_instruction === undefined ? '-' : t.matrix_instruction || 'none']);
     }));
+    t.attr('id', 'gpu-table');
+    const drawn = tasks.filter(t => slowest(t) && launchSeconds(slowest(t)) > 0)
+      .sort((a, b) => b.weight * launchSeconds(slowest(b)) - a.weight * launchSeconds(slowest(a))).slice(0, kMostTimelines);
+    if (drawn.length === 0) return;
+    s.append('p').text('Timelines of the warps of a block, by the same model: copies to shared memory and the work on them, step by step. ' +
+      'A copy begins when one of the stages is free; work begins when its copy has ended. The first ' + kShownSteps + ' steps are drawn.');
+    for (const t of drawn) timeline(s, t, slowest(t));
+  }
+  // Of a block's warps, by role: its copies and its work.
+  function timeline(parent, t, l) {
+    const steps = Math.max(l.steps, 1), shown = Math.min(steps, kShownSteps), stages = Math.max(l.stages, 1);
+    const passes = steps * Math.max(l.rounds, 1), copy = l.copy_seconds / passes, work = l.arithmetic_seconds / passes;
+    const copies = [], works = [];
+    for (let i = 0; i < shown; ++i) {
+      const free = i >= stages ? works[i - stages].end : 0, begin = Math.max(i > 0 ? copies[i - 1].end : 0, free);
+      copies.push({begin, end: begin + copy});
+      const start = Math.max(i > 0 ? works[i - 1].end : 0, copies[i].end);
+      works.push({begin: start, end: start + work});
+    }
+    const lanes = [];
+    for (const r of l.roles || []) {
+      const warps = 'warps ' + r.first_warp + ' to ' + (r.first_warp + r.warps - 1) + (r.registers > 0 ? ', ' + r.registers + ' registers' : '');
+      if (r.work !== 'products') lanes.push({name: warps + ': copies', bars: copies, kind: 'bar b'});
+      if (r.work !== 'copies') lanes.push({name: warps + ': work', bars: works, kind: 'bar'});
+    }
+    const height = 18, left = 250, end = works[shown - 1].end || 1;
+    const s = svg(parent, 'Timeline of ' + taskName(t) + ': ' + shown + ' of ' + steps + ' steps, ' + stages + ' stages', W, lanes.length * height + 34);
+    s.classed('timeline', true);
+    const x = d3.scaleLinear([0, end], [left, W - R]);
+    s.append('text').attr('x', 0).attr('y', 11).text(taskName(t) + ', ' + l.threads + ' threads, ' + stages + (stages === 1 ? ' stage, ' : ' stages, ') + shown + ' of ' + steps + (steps === 1 ? ' step' : ' steps'));
+    lanes.forEach((lane, i) => {
+      const y = 16 + i * height;
+      s.append('text').attr('x', left - 6).attr('y', y + 12).attr('text-anchor', 'end').text(lane.name);
+      s.append('g').selectAll('rect').data(lane.bars).enter().append('rect').attr('class', lane.kind).attr('x', b => x(b.begin)).attr('y', y + 2)
+        .attr('width', b => Math.max(x(b.end) - x(b.begin) - 1, 0.5)).attr('height', height - 4)
+        .append('title').text((b, n) => 'step ' + n + ': ' + seconds(b.end - b.begin));
+    });
+    s.append('g').attr('transform', 'translate(0,' + (18 + lanes.length * height) + ')')
+      .call(d3.axisBottom(x).ticks(5).tickSize(3).tickFormat(v => v > 0 ? seconds(v) : '0'));
   }
 
   // --- the tasks
@@ -517,5 +564,6 @@
     runs();
   }
   provenance();
+  document.body.setAttribute('data-ms', performance.now().toFixed(1));
   document.body.setAttribute('data-ready', String(document.querySelectorAll('svg.plot').length));
 })();
