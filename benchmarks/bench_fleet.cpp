@@ -463,7 +463,7 @@ void add_two_cores_row(std::vector<Row>& rows) {
   if (!wanted("fleet.2cores")) return;
   const std::vector<int> cpus = usable_cpus();
   if (cpus.size() < 2) return;
-  constexpr int64_t kTrials = 96;
+  constexpr int64_t kTrials = 256;  // 64 a task, as `tcc tune` has it
   const auto one = real_rate(1, cpus, kTrials), two = real_rate(2, cpus, kTrials);
   rows.push_back({"fleet.2cores", two.first, "candidates/s", "1 core", one.first, two.first / one.first});
   double sum_one = 0, sum_two = 0;

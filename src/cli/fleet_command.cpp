@@ -28,6 +28,7 @@ struct FleetCommandArguments {
   std::string name, user;
   int64_t threads = 0, simulate = 0;
   double fake = -1;
+  int64_t job_seconds = 600, job_memory = 0;
 };
 
 void declare(Options& options, FleetCommandArguments& a) {
@@ -55,6 +56,16 @@ void declare(Options& options, FleetCommandArguments& a) {
           .range(0, 60)
           .value("SECONDS");
   (void)fake;
+  options
+      .option("--job-seconds", a.job_seconds, "A candidate that takes longer ends the worker, and goes to another one")
+      .positive()
+      .value("SECONDS")
+      .show_default();
+  options
+      .option("--job-memory", a.job_memory,
+              "MiB that a candidate's process, and the data of its task, may take [half of the machine's]")
+      .positive()
+      .value("MIB");
   add_target(options, a.target);
   add_threads(options, a.threads, "Threads that the measured programs run on [all]");
 }
@@ -107,6 +118,8 @@ Result<int> work(const FleetCommandArguments& a) {
     request.device = measured_device(a.common.quiet);
   request.cuda_driver = a.target.cuda_driver;
   request.threads = threads_or_all(a.threads);
+  request.job_seconds = static_cast<double>(a.job_seconds);
+  request.job_memory = static_cast<double>(a.job_memory) * (1 << 20);
   request.fake = a.fake, request.name = a.name, request.user = a.user;
   const bool quiet = a.common.quiet;
   request.note = [quiet](const std::string& text) { remark(quiet, text); };
@@ -120,7 +133,12 @@ Result<int> work(const FleetCommandArguments& a) {
                        {"failed", report.failed},
                        {"refused", report.refused},
                        {"poison", report.poisoned},
-                       {"redelivered", report.redelivered}});
+                       {"redelivered", report.redelivered},
+                       {"seconds",
+                        {{"waiting", report.seconds.waiting},
+                         {"answering", report.seconds.answering},
+                         {"preparing", report.seconds.preparing},
+                         {"measuring", report.seconds.measuring}}}});
   remark(quiet, fmt::format("{}: {} answered, {} of them failed; {} refused", report.worker,
                             plural(report.done, "candidate"), report.failed, plural(report.refused, "message")));
   return kOk;

@@ -4,8 +4,10 @@
 #include <grp.h>
 #include <pwd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -35,6 +37,18 @@ Result<void> check_speed(double fleet_seconds) {
   if (std::abs(here / fleet_seconds - 1) <= fleet::kMostCalibrationApart) return {};
   return environment_error("its calibration kernel takes {}, on the fleet {}: times would not be comparable",
                            format_duration(here), format_duration(fleet_seconds));
+}
+
+constexpr double kJobShare = 0.5;      // of the machine's memory, that a job may ask for
+constexpr double kWorkerShare = 0.75;  // likewise, that the worker itself may take: a compiler runs inside of it
+constexpr int kOverdue = 75;           // exit code: a job took too long
+
+// A program that makes the compiler take more ends the worker, and after three of them the program is set aside.
+void limit_own_memory(double bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_DATA, &limit) != 0) return;
+  limit.rlim_cur = std::min(static_cast<rlim_t>(bytes), limit.rlim_max);
+  setrlimit(RLIMIT_DATA, &limit);
 }
 
 Result<void> become(const std::string& given) {
@@ -107,6 +121,10 @@ Result<fleet::WorkerReport> work_for_fleet(const FleetWorkerRequest& request) {
   options.threads = request.threads;
   options.tool = tool_version();
   options.stop = request.stop, options.note = request.note;
+  options.job_seconds = request.job_seconds;
+  options.overdue = [] { _exit(kOverdue); };  // a compiler that does not end cannot be stopped otherwise
+  const auto machine_memory = static_cast<double>(target::host_target().memory_bytes);
+  const double memory = request.job_memory > 0 ? request.job_memory : kJobShare * machine_memory;
   ThreadPool pool(static_cast<int>(std::max<int64_t>(target::host_target().cpu.threads, 1)));
   std::unique_ptr<measure::Measurer> simulated;
   std::unique_ptr<backend::Machine> machine;
@@ -114,19 +132,21 @@ Result<fleet::WorkerReport> work_for_fleet(const FleetWorkerRequest& request) {
   if (is_simulated(request.target)) {
     options.threads = 1;
     simulated = std::make_unique<measure::SimulatedMeasurer>(request.target, nullptr);
-    runner = request.fake >= 0 ? fleet::make_fake_runner(request.fake) : fleet::make_runner(*simulated);
+    runner = request.fake >= 0 ? fleet::make_fake_runner(request.fake) : fleet::make_runner(*simulated, memory);
   } else {
     const backend::Backend& backend = backend::backend_of(request.target);
     TCC_TRY_VOID(backend.check_tunable(request.target));
+    if (backend.runs_on_host(request.target)) limit_own_memory(kWorkerShare * machine_memory);
     if (!backend.by_threads) options.threads = 1;
     TCC_TRY(machine, backend.open(request.target, {.threads = options.threads,
                                                    .device = request.device,
                                                    .cuda_driver = request.cuda_driver,
                                                    .cupti = request.cupti,
                                                    .sandbox = true,
+                                                   .memory_limit_bytes = static_cast<int64_t>(memory),
                                                    .compile_pool = &pool}));
     options.calibration = measure::calibration_seconds();
-    runner = fleet::make_runner(*machine->measurer);
+    runner = fleet::make_runner(*machine->measurer, memory);
   }
   return fleet::work(bus, request.access.key, options, *runner);
 }

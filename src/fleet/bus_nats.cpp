@@ -61,6 +61,7 @@ class NatsDelivery : public Delivery {
     jsMsgMetaData* meta = nullptr;
     if (natsMsg_GetMetaData(&meta, message) == NATS_OK) {
       deliveries_ = static_cast<int64_t>(meta->NumDelivered);
+      pending_ = static_cast<int64_t>(meta->NumPending);
       time_ = meta->Timestamp;
       jsMsgMetaData_Destroy(meta);
     } else {
@@ -72,6 +73,7 @@ class NatsDelivery : public Delivery {
   }
   std::string subject() const override { return natsMsg_GetSubject(message_.get()); }
   int64_t deliveries() const override { return deliveries_; }
+  int64_t pending() const override { return pending_; }
   int64_t unix_nanoseconds() const override { return time_; }
   // A lost acknowledgement means one more delivery, which changes nothing.
   void acknowledge() override { natsMsg_Ack(message_.get(), nullptr); }
@@ -82,7 +84,7 @@ class NatsDelivery : public Delivery {
 
  private:
   Owned<natsMsg, natsMsg_Destroy> message_;
-  int64_t deliveries_ = 1, time_ = 0;
+  int64_t deliveries_ = 1, pending_ = 0, time_ = 0;
 };
 
 class NatsInbox : public Inbox {
@@ -202,7 +204,8 @@ class NatsBus : public Bus {
     const natsStatus status = js_GetConsumerInfo(&info, js_.get(), stream.c_str(), name.c_str(), nullptr, &code);
     if (status == NATS_NOT_FOUND) return std::optional<ConsumerState>();
     if (status != NATS_OK) return failure(status, code, fmt::format("consumer {} of {}", name, stream));
-    const ConsumerState state{static_cast<int64_t>(info->NumPending), info->NumAckPending, info->NumRedelivered};
+    const ConsumerState state{static_cast<int64_t>(info->NumPending), info->NumAckPending, info->NumRedelivered,
+                              info->NumWaiting};
     jsConsumerInfo_Destroy(info);
     return std::optional(state);
   }

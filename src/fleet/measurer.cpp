@@ -1,6 +1,7 @@
 #include "tcc/fleet/measurer.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -8,7 +9,9 @@
 #include <set>
 #include <thread>
 
+#include "fleet/lanes.h"
 #include "tcc/fleet/worker.h"
+#include "tcc/ir/walk.h"
 #include "tcc/record/record.h"
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
@@ -24,7 +27,7 @@ constexpr double kAskFinalSeconds = 2;  // between two requests for the same fin
 constexpr double kLostSeconds = 15;     // a queue that is empty although answers are missing
 constexpr double kLiveSeconds = 10;     // since a worker's last beat
 constexpr size_t kMostEarly = 1 << 16;  // answers that came before they were asked for
-constexpr int64_t kMostAtOnce = 4096;
+constexpr int64_t kMostAtOnce = 4096, kTasksAtOnce = kLanes;
 constexpr int kMostTaskSends = 3;
 
 std::vector<std::unique_ptr<Delivery>> all_of(Inbox& inbox) {
@@ -36,6 +39,16 @@ std::vector<std::unique_ptr<Delivery>> all_of(Inbox& inbox) {
   }
 }
 
+// Statements of a program, those of unrolled loops as often as they are written out: about what compiling it takes.
+double code_size(ir::Stmt s) {
+  if (s == nullptr) return 0;
+  double size = 1;
+  ir::visit_children(s, [&](ir::Stmt child) { size += code_size(child); });
+  const ir::Loop* loop = ir::as<ir::Loop>(s);
+  const bool unrolled = loop != nullptr && loop->loop_kind == ir::LoopKind::kUnrolled && ir::is_int(loop->extent);
+  return unrolled ? size * static_cast<double>(ir::int_value(loop->extent)) : size;
+}
+
 }  // namespace
 
 class FleetMeasurer::State {
@@ -45,15 +58,7 @@ class FleetMeasurer::State {
   Result<void> open() {
     class_ = fleet::machine_class(o_.target, o_.platform, o_.threads, o_.tool, o_.kind);
     TCC_TRY_VOID(ensure_streams(*bus_));
-    TCC_TRY_VOID(bus_->ensure_stream({.name = work_stream(class_),
-                                      .subjects = {work_subject(class_)},
-                                      .work_queue = true,
-                                      .refuse_when_full = true,
-                                      .max_messages = 1 << 20}));
-    TCC_TRY_VOID(bus_->ensure_consumer({.stream = work_stream(class_),
-                                        .name = std::string(kWorkersConsumer),
-                                        .subject = work_subject(class_),
-                                        .ack_wait = o_.ack_wait}));
+    TCC_TRY_VOID(ensure_lanes(*bus_, class_, o_.ack_wait));
     TCC_TRY(beats_, bus_->follow(std::string(kBeatsStream), "tcc.beat.*", true));
     TCC_TRY(results_, bus_->follow(std::string(kResultsStream), result_subject(o_.run)));
     reconnects_ = bus_->reconnects();
@@ -71,7 +76,11 @@ class FleetMeasurer::State {
   }
 
   measure::MeasurerTraits traits() const {
-    return {.kind = o_.kind, .at_once = kMostAtOnce, .compares = compares_, .prepares_beside = true};
+    return {.kind = o_.kind,
+            .at_once = kMostAtOnce,
+            .tasks_at_once = kTasksAtOnce,
+            .compares = compares_,
+            .prepares_beside = true};
   }
   const std::string& machine_class() const { return class_; }
   double calibration() const { return calibration_; }
@@ -86,14 +95,21 @@ class FleetMeasurer::State {
   }
 
   // Answers in the order of the jobs. `final`: one worker measures them.
-  Result<std::vector<Answer>> ask(std::vector<Job> jobs, bool final) {
+  Result<std::vector<Answer>> ask(std::vector<Job> jobs, bool final, const std::vector<double>& code_sizes = {}) {
+    std::map<std::string, double> sizes;
+    for (size_t i = 0; i < code_sizes.size(); ++i) sizes[jobs[i].id] = code_sizes[i];
     for (Job& job : jobs) {
       Pending& p = pending_[job.id];
       p.job = std::move(job), p.final = final;
       order_.push_back(p.job.id);
     }
     const std::vector<std::string> order = std::exchange(order_, {});
-    Result<void> done = wait(order);
+    if (!final) assign_lanes(order);
+    // What takes long to compile begins first, so that workers end about together.
+    std::vector<std::string> longest_first = order;
+    std::stable_sort(longest_first.begin(), longest_first.end(),
+                     [&](const auto& a, const auto& b) { return sizes[a] > sizes[b]; });
+    Result<void> done = wait(longest_first);
     std::vector<Answer> answers;
     for (const std::string& id : order) {
       // A program that was asked for twice in one call.
@@ -146,6 +162,7 @@ class FleetMeasurer::State {
     int64_t sends = 0;
     int task_sends = 0;
     std::string worker;  // of a final
+    int lane = 0;        // of others
     std::optional<Answer> answer;
   };
   struct Worker {
@@ -242,6 +259,25 @@ class FleetMeasurer::State {
     return {};
   }
 
+  // A task keeps its lane, because workers that prepared it stay there. A few tasks share all lanes.
+  void assign_lanes(const std::vector<std::string>& order) {
+    std::map<std::string, int> asked;  // jobs so far, by task
+    for (const std::string& id : order) asked.emplace(pending_[id].job.task, 0);
+    for (const std::string& id : order) {
+      const std::string& task = pending_[id].job.task;
+      if (lanes_.contains(task)) continue;
+      const auto least = std::min_element(lane_tasks_.begin(), lane_tasks_.end());
+      lanes_[task] = static_cast<int>(least - lane_tasks_.begin());
+      ++*least;
+    }
+    const int count = static_cast<int>(std::min<size_t>(asked.size(), kLanes));
+    for (const std::string& id : order) {
+      Pending& p = pending_[id];
+      const int number = asked[p.job.task]++;
+      p.lane = (lanes_[p.job.task] + count * (number % (kLanes / count))) % kLanes;
+    }
+  }
+
   // A server that was started again may have forgotten who follows what.
   Result<void> follow_again() {
     if (!bus_->connected() || bus_->reconnects() == reconnects_) return {};
@@ -271,7 +307,7 @@ class FleetMeasurer::State {
     ++counts_.published;
     ++p.sends;
     if (p.final) return ask_final(p);
-    const std::string subject = work_subject(class_);
+    const std::string subject = work_subject(class_, p.lane);
     const std::string message = seal(o_.key, subject, print_job(p.job));
     if (message.size() > kMaxJobBytes)
       return environment_error("a candidate of {} bytes is too long for a fleet, which takes {}", message.size(),
@@ -344,15 +380,7 @@ class FleetMeasurer::State {
       TCC_TRY_VOID(ensure_streams(*bus_));
       TCC_TRY_VOID(bus_->store(subject, seal(o_.key, subject, print_task(task)), ""));
     }
-    TCC_TRY_VOID(bus_->ensure_stream({.name = work_stream(class_),
-                                      .subjects = {work_subject(class_)},
-                                      .work_queue = true,
-                                      .refuse_when_full = true,
-                                      .max_messages = 1 << 20}));
-    return bus_->ensure_consumer({.stream = work_stream(class_),
-                                  .name = std::string(kWorkersConsumer),
-                                  .subject = work_subject(class_),
-                                  .ack_wait = o_.ack_wait});
+    return ensure_lanes(*bus_, class_, o_.ack_wait);
   }
 
   Result<void> take(const Delivery& delivery, std::set<std::string>& open) {
@@ -418,6 +446,8 @@ class FleetMeasurer::State {
   std::map<uint64_t, TaskText> tasks_;  // that were sent, by the hash of the naive kernel
   std::map<std::string, Pending> pending_;
   std::vector<std::string> order_;
+  std::map<std::string, int> lanes_;  // of tasks
+  std::array<int, kLanes> lane_tasks_ = {};
   std::map<std::string, Answer> early_;
   std::set<std::string> answered_;
   int64_t outstanding_ = 0, reconnects_ = 0;
@@ -465,6 +495,7 @@ Result<std::vector<measure::Measurement>> FleetMeasurer::measure(std::span<const
   for (const bool final : {false, true}) {
     std::vector<Job> jobs;
     std::vector<size_t> places;
+    std::vector<double> sizes;
     for (size_t i = 0; i < candidates.size(); ++i) {
       const measure::Candidate& c = candidates[i];
       if (c.finalist != final) continue;
@@ -479,9 +510,10 @@ Result<std::vector<measure::Measurement>> FleetMeasurer::measure(std::span<const
                       .threads = o.threads,
                       .programs = {{c.nest_hash, c.trace, c.finalist}}});
       places.push_back(i);
+      sizes.push_back(code_size(c.kernel.root));
     }
     if (jobs.empty()) continue;
-    TCC_TRY(std::vector<Answer> answers, state_->ask(std::move(jobs), final));
+    TCC_TRY(std::vector<Answer> answers, state_->ask(std::move(jobs), final, sizes));
     TCC_CHECK(answers.size() == places.size(), "every candidate has an answer");
     for (size_t i = 0; i < places.size(); ++i) {
       if (!answers[i].measured)

@@ -7,6 +7,7 @@
 
 #include "fleet/hmac.h"
 #include "tcc/ir/text.h"
+#include "tcc/ir/verify.h"
 #include "tcc/record/record.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/support/hash.h"
@@ -72,6 +73,17 @@ uint64_t hash_of(const json& j, const char* name) {
 bool flag_of(const json& j, const char* name) {
   if (!j.at(name).is_boolean()) bad(fmt::format("{} is not true or false", name));
   return j.at(name).get<bool>();
+}
+
+// What measuring takes for granted of a task.
+void check_naive(const ir::Kernel& naive) {
+  if (naive.stage != ir::Stage::kBuilt) bad("the kernel of a task is scheduled already");
+  if (!naive.scalars.empty()) bad("the kernel of a task has sizes that are parameters");
+  for (const ir::Buffer* buffer : naive.buffers)
+    for (const ir::Expr extent : buffer->shape)
+      if (!ir::is_int(extent) || ir::int_value(extent) < 0) bad("a tensor of a task has a size that is not a number");
+  if (const std::vector<std::string> faults = ir::verify(naive); !faults.empty())
+    bad("the kernel of a task is not valid: " + faults[0]);
 }
 
 // Parses, looks at the schema and calls read(json). Whatever is wrong is a refusal.
@@ -173,8 +185,11 @@ measure::Measurement measurement_of(const json& j) {
 std::string work_stream(const std::string& machine_class) {
   return "TCC_WORK_" + machine_class;
 }
-std::string work_subject(const std::string& machine_class) {
-  return "tcc.work." + machine_class;
+std::string work_subject(const std::string& machine_class, int lane) {
+  return fmt::format("tcc.work.{}.{}", machine_class, lane);
+}
+std::string lane_consumer(int lane) {
+  return fmt::format("lane{}", lane);
 }
 std::string final_subject(const std::string& worker) {
   return "tcc.final." + worker;
@@ -263,7 +278,7 @@ Opened<TaskText> parse_task(std::string_view body) {
     auto kernel = ir::parse(text_of(j, "kernel", kMaxMessageBytes));
     if (!kernel) bad(kernel.error().message);
     task.naive = std::move(*kernel);
-    if (task.naive.stage != ir::Stage::kBuilt) bad("the kernel of a task is scheduled already");
+    check_naive(task.naive);
     if (task.key != task_key(task.naive, task.target)) bad("the kernel and the target are not those of the key");
   });
 }
@@ -388,6 +403,7 @@ std::string machine_class(const target::Target& target, const std::string& platf
   hash = combine_hash(hash, static_cast<uint64_t>(threads));
   hash = combine_hash(hash, hash_bytes(tool));
   hash = combine_hash(hash, hash_bytes(record::kind_name(kind)));
+  hash = combine_hash(hash, kLanes);
   std::string name = target.name.substr(0, 40);
   for (char& c : name)
     if (!is_name(std::string_view(&c, 1))) c = '-';

@@ -6,19 +6,24 @@
 #include "tcc/fleet/worker.h"
 #include "tcc/lower/lower.h"
 #include "tcc/schedule/trace.h"
+#include "tcc/support/files.h"
 #include "tcc/support/hash.h"
 #include "tcc/support/rng.h"
+#include "tcc/support/text.h"
 
 namespace tcc::fleet {
 namespace {
 
-constexpr size_t kPreparedTasks = 6;  // inputs and references that are kept in memory
+// Inputs and references that are kept in memory: tasks, and the share of what one of them may take.
+constexpr size_t kPreparedTasks = 64;
+constexpr double kPreparedShare = 0.5;
 
 class MeasurerRunner : public Runner {
  public:
-  explicit MeasurerRunner(measure::Measurer& measurer) : measurer_(measurer) {}
+  MeasurerRunner(measure::Measurer& measurer, double most_bytes) : measurer_(measurer), most_bytes_(most_bytes) {}
   record::Kind kind() const override { return measurer_.traits().kind; }
   bool compares() const override { return measurer_.traits().compares; }
+  double preparing_seconds() const override { return preparing_seconds_; }
 
   Result<Answer> run(const Job& job, const TaskText& task) override {
     Answer answer;
@@ -50,15 +55,27 @@ class MeasurerRunner : public Runner {
  private:
   struct Prepared {
     std::string key;
+    double bytes = 0;
     std::shared_ptr<const measure::MeasureTask> task;
   };
 
   Result<std::shared_ptr<const measure::MeasureTask>> prepare(const TaskText& task) {
     for (const Prepared& p : prepared_)
       if (p.key == task.key) return p.task;
-    TCC_TRY(std::shared_ptr<const measure::MeasureTask> made, measurer_.prepare(task.naive, task.target));
-    if (prepared_.size() >= kPreparedTasks) prepared_.pop_front();
-    prepared_.push_back({task.key, made});
+    if (const double bytes = task_memory(task.naive); !(bytes <= most_bytes_))
+      return environment_error("task {} needs about {} for its inputs and references, expected at most {}", task.key,
+                               format_bytes(bytes), format_bytes(most_bytes_));
+    const Stopwatch watch;
+    auto prepared = measurer_.prepare(task.naive, task.target);
+    preparing_seconds_ += watch.seconds();
+    TCC_TRY(std::shared_ptr<const measure::MeasureTask> made, std::move(prepared));
+    prepared_bytes_ += task_memory(task.naive);
+    prepared_.push_back({task.key, task_memory(task.naive), made});
+    while (prepared_.size() > 1 &&
+           (prepared_.size() > kPreparedTasks || prepared_bytes_ > kPreparedShare * most_bytes_)) {
+      prepared_bytes_ -= prepared_.front().bytes;
+      prepared_.pop_front();
+    }
     return made;
   }
 
@@ -86,7 +103,9 @@ class MeasurerRunner : public Runner {
   }
 
   measure::Measurer& measurer_;
+  const double most_bytes_;
   std::deque<Prepared> prepared_;
+  double preparing_seconds_ = 0, prepared_bytes_ = 0;
 };
 
 class FakeRunner : public Runner {
@@ -114,8 +133,21 @@ class FakeRunner : public Runner {
 
 }  // namespace
 
-std::unique_ptr<Runner> make_runner(measure::Measurer& measurer) {
-  return std::make_unique<MeasurerRunner>(measurer);
+double task_memory(const ir::Kernel& naive) {
+  constexpr double kSets = 2, kSeeds = 2;
+  double bytes = 0;
+  for (const ir::Buffer* buffer : naive.buffers) {
+    double elements = 1;
+    for (const ir::Expr extent : buffer->shape) elements *= static_cast<double>(ir::int_value(extent));
+    // While they are made, values are doubles. An output has its reference and its bound beside it.
+    const double doubles = buffer->role == ir::BufferRole::kOutput ? 2 : 1;
+    bytes += elements * (static_cast<double>(ir::type_bytes(buffer->type)) + 8 * doubles);
+  }
+  return bytes * kSets * kSeeds;
+}
+
+std::unique_ptr<Runner> make_runner(measure::Measurer& measurer, double most_bytes) {
+  return std::make_unique<MeasurerRunner>(measurer, most_bytes);
 }
 std::unique_ptr<Runner> make_fake_runner(double seconds) {
   return std::make_unique<FakeRunner>(seconds);

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "tcc/fleet/access.h"
+#include "tcc/fleet/message.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
@@ -60,22 +61,25 @@ std::string server_configuration(const ServerOptions& o, const std::string& tune
                         quoted(o.key_file));
   // The tuner makes streams and consumers. A worker reads tasks and jobs, and writes answers, beats and what its class
   // is compared with. A viewer reads beats and states.
-  constexpr const char* kWorker = R"([
+  constexpr const char* kWorker = R"(
         "tcc.result.*", "tcc.beat.*", "tcc.class.*", "tcc.poison.*", "$JS.ACK.>",
         "$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.*.*",
-        "$JS.API.CONSUMER.MSG.NEXT.*.workers", "$JS.API.CONSUMER.CREATE.TCC_BEATS", "$JS.API.CONSUMER.CREATE.TCC_BEATS.>",
+        "$JS.API.CONSUMER.CREATE.TCC_BEATS", "$JS.API.CONSUMER.CREATE.TCC_BEATS.>",
         "$JS.API.CONSUMER.DELETE.TCC_BEATS.*", "$JS.API.STREAM.MSG.GET.TCC_TASKS", "$JS.API.STREAM.MSG.GET.TCC_CLASSES",
         "$JS.FC.>"])";
   constexpr const char* kViewer = R"([
         "$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.INFO.*.*",
         "$JS.API.CONSUMER.CREATE.TCC_BEATS", "$JS.API.CONSUMER.CREATE.TCC_BEATS.>", "$JS.API.CONSUMER.DELETE.TCC_BEATS.*",
         "$JS.FC.>"])";
+  std::string lanes;
+  for (int lane = 0; lane < kLanes; ++lane)
+    lanes += fmt::format("{}\"$JS.API.CONSUMER.MSG.NEXT.*.{}\"", lane > 0 ? ", " : "", lane_consumer(lane));
   text += fmt::format(R"(authorization {{
   users: [
     {{ user: tuner, password: {},
       permissions: {{ publish: ["tcc.>", "$JS.>"], subscribe: ["_INBOX.>"] }} }}
     {{ user: worker, password: {},
-      permissions: {{ publish: {},
+      permissions: {{ publish: [{},{},
       subscribe: ["_INBOX.>", "tcc.control", "tcc.final.*"] }} }}
     {{ user: viewer, password: {},
       permissions: {{ publish: {},
@@ -83,7 +87,7 @@ std::string server_configuration(const ServerOptions& o, const std::string& tune
   ]
 }}
 )",
-                      quoted(tuner), quoted(worker), kWorker, quoted(viewer), kViewer);
+                      quoted(tuner), quoted(worker), lanes, kWorker, quoted(viewer), kViewer);
   return text;
 }
 

@@ -50,8 +50,11 @@ Result<FleetStatus> read_status(Bus& bus, const std::string& key) {
   }
   for (auto& [name, c] : classes) {
     if (has(work_stream(name))) {
-      TCC_TRY(const auto consumer, bus.consumer_state(work_stream(name), std::string(kWorkersConsumer)));
-      if (consumer) c.waiting = consumer->waiting, c.in_work = consumer->in_work, c.redelivered = consumer->redelivered;
+      for (int lane = 0; lane < kLanes; ++lane) {
+        TCC_TRY(const auto consumer, bus.consumer_state(work_stream(name), lane_consumer(lane)));
+        if (!consumer) continue;
+        c.waiting += consumer->waiting, c.in_work += consumer->in_work, c.redelivered += consumer->redelivered;
+      }
     }
     status.classes.push_back(c);
   }

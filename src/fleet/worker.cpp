@@ -12,13 +12,16 @@
 #include <mutex>
 #include <thread>
 
+#include "fleet/lanes.h"
 #include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
 namespace tcc::fleet {
 namespace {
 
-constexpr double kPullSeconds = 1, kStreamPollSeconds = 0.5, kRateSeconds = 10, kControlAge = 60;
+// An idle worker looks at all lanes so often: soon after its last job, and later.
+constexpr double kPullSeconds = 0.2, kIdlePullSeconds = 1, kIdleAfter = 10;
+constexpr double kStreamPollSeconds = 0.5, kRateSeconds = 10, kControlAge = 60;
 constexpr size_t kKnownTasks = 256, kKnownFinals = 256;
 
 int64_t unix_milliseconds() {
@@ -44,7 +47,8 @@ class WorkerLoop {
   }
 
   Result<WorkerReport> run() {
-    TCC_TRY_VOID(calibrate());
+    TCC_TRY_VOID(wait_for_streams());
+    if (!stopping()) TCC_TRY_VOID(calibrate());
     say_beat();
     note(fmt::format("worker {} of class {}", beat_.worker, beat_.machine_class));
     std::jthread beats([this](const std::stop_token& token) { keep_beating(token); });
@@ -58,8 +62,10 @@ class WorkerLoop {
     say_beat();
     if (!ended) return tl::make_unexpected(ended.error());
     if (error_) return tl::make_unexpected(*error_);
-    return WorkerReport{beat_.worker,  beat_.machine_class, beat_.done,       beat_.failed,
-                        beat_.refused, beat_.poisoned,      beat_.redelivered};
+    seconds_.preparing = runner_.preparing_seconds();
+    seconds_.measuring -= seconds_.preparing;
+    return WorkerReport{beat_.worker,  beat_.machine_class, beat_.done,        beat_.failed,
+                        beat_.refused, beat_.poisoned,      beat_.redelivered, seconds_};
   }
 
  private:
@@ -73,6 +79,17 @@ class WorkerLoop {
   void set_state(const char* state) {
     std::lock_guard lock(mutex_);
     beat_.state = state;
+  }
+
+  // The first tuner of a server makes them.
+  Result<void> wait_for_streams() {
+    for (bool said = false; !stopping(); said = true) {
+      TCC_TRY(const auto beats, bus_->stream_state(std::string(kBeatsStream)));
+      if (beats) return {};
+      if (!said) note("waiting for a tuner");
+      std::this_thread::sleep_for(std::chrono::duration<double>(kStreamPollSeconds));
+    }
+    return {};
   }
 
   // The first worker of a class says how fast the class is. What another class's last worker said counts only while a
@@ -141,6 +158,7 @@ class WorkerLoop {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
       }
       if (stopping()) set_state("draining");
+      watch_job();
       if (since_beat.seconds() < std::min(options_.beat_seconds, options_.ack_wait / 3)) continue;
       since_beat.restart();
       {
@@ -149,6 +167,15 @@ class WorkerLoop {
       }
       say_beat();
     }
+  }
+
+  // What takes too long is left to others.
+  void watch_job() {
+    const double since = job_since_;
+    if (since <= 0 || Clock::system().seconds() - since < options_.job_seconds || overdue_.exchange(true)) return;
+    hold(nullptr);
+    note(fmt::format("a job took more than {}: it is left to another worker", format_duration(options_.job_seconds)));
+    if (options_.overdue) options_.overdue();
   }
 
   void obey(const Delivery& delivery) {
@@ -164,23 +191,24 @@ class WorkerLoop {
 
   // --- jobs
   Result<void> take_jobs() {
-    std::unique_ptr<Inbox> jobs;
-    bool waiting = false;
+    Lanes jobs(bus_, beat_.machine_class, beat_.worker);
+    bool open = false, waiting = false;
+    Stopwatch since_job;
     while (!stopping()) {
-      if (jobs == nullptr) {
-        auto opened = bus_->pull(work_stream(beat_.machine_class), std::string(kWorkersConsumer),
-                                 work_subject(beat_.machine_class));
-        if (!opened) {  // the first tuner of the class makes it
+      if (!open) {
+        if (!jobs.open()) {  // the first tuner of the class makes it
           if (!waiting) note("waiting for a tuner");
           waiting = true;
           std::this_thread::sleep_for(std::chrono::duration<double>(kStreamPollSeconds));
           continue;
         }
-        jobs = std::move(*opened);
+        open = true;
       }
-      auto delivery = jobs->next(kPullSeconds);
+      const Stopwatch waiting_for_job;
+      auto delivery = jobs.next(since_job.seconds() < kIdleAfter ? kPullSeconds : kIdlePullSeconds);
+      seconds_.waiting += waiting_for_job.seconds();
       if (!delivery) {
-        jobs = nullptr;
+        open = false;
         std::this_thread::sleep_for(std::chrono::duration<double>(kStreamPollSeconds));
         continue;
       }
@@ -188,6 +216,7 @@ class WorkerLoop {
       hold(delivery->get());
       const bool going_on = handle(**delivery);
       hold(nullptr);
+      since_job.restart();
       if (!going_on) return {};
     }
     return {};
@@ -231,8 +260,7 @@ class WorkerLoop {
 
   // False: nothing can be measured here any more.
   bool handle(Delivery& delivery) {
-    const std::string subject = work_subject(beat_.machine_class);
-    const auto body = open_sealed(key_, subject, delivery.data(), kMaxJobBytes);
+    const auto body = open_sealed(key_, delivery.subject(), delivery.data(), kMaxJobBytes);
     const Opened<Job> job = body ? parse_job(*body) : tl::make_unexpected(body.error());
     if (!job) {
       refuse(job.error());
@@ -281,7 +309,12 @@ class WorkerLoop {
     std::lock_guard lock(running_);
     if (error_) return false;
     set_state("measuring");
+    Stopwatch watch;
+    overdue_ = false;
+    job_since_ = Clock::system().seconds();
     Result<Answer> answer = answer_to(job);
+    job_since_ = 0;
+    seconds_.measuring += watch.seconds(), watch.restart();
     set_state("ready");
     if (!answer) {
       error_ = answer.error();
@@ -290,6 +323,7 @@ class WorkerLoop {
     }
     const bool ok = answer->compared || (answer->measured && answer->measured->status == record::Status::kOk);
     if (!send(job, std::move(*answer))) return false;
+    seconds_.answering += watch.seconds();
     std::lock_guard count(mutex_);
     recent_.push_back(Clock::system().seconds());
     ++beat_.done;
@@ -351,8 +385,11 @@ class WorkerLoop {
   std::map<std::string, TaskText> tasks_;  // guarded by running_
   std::deque<std::string> finals_;         // ids, of the thread of finals
   std::atomic<bool> draining_{false};
-  std::mutex running_;          // one program at a time
-  std::optional<Error> error_;  // guarded by running_, read at the end
+  std::atomic<double> job_since_{0};  // when the job under way began; 0: none is
+  std::atomic<bool> overdue_{false};  // it took too long
+  std::mutex running_;                // one program at a time
+  std::optional<Error> error_;        // guarded by running_, read at the end
+  WorkerSeconds seconds_;             // guarded by running_, but for `waiting`
   std::mutex held_mutex_;
   Delivery* held_ = nullptr;  // guarded by held_mutex_: signals of progress are for this one
   std::mutex mutex_;

@@ -1,6 +1,7 @@
 // Fleets as users run them: a server, workers and tuners, each a process of its own.
 #include "fleet/server.h"
 
+#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -8,6 +9,8 @@
 #include "model_bytes.h"
 #include "runner.h"
 #include "skip.h"
+#include "tcc/fleet/message.h"
+#include "tcc/fleet/worker.h"
 #include "tcc/record/store.h"
 
 using namespace cli_test;
@@ -76,7 +79,9 @@ Words simulated(const std::string& db) {
 TEST_CASE("a search on a fleet is the same search, also when its tuner is killed", "[cli]") {
   NEED_FLEET();
   Sandbox box;
-  REQUIRE(box.tcc(simulated("alone.db")).exit_code == 0);
+  Words here = simulated("alone.db");
+  here.insert(here.end(), {"--tasks-at-once", "8"});  // as on a fleet
+  REQUIRE(box.tcc(here).exit_code == 0);
   const Times alone = times_of(box.path("alone.db"), tcc::record::Kind::kSimulated);
   CHECK(alone.size() >= 60);
   Server server;
@@ -119,6 +124,37 @@ TEST_CASE("a search on a fleet is the same search, also when its tuner is killed
           0);
   CHECK(a.wait().exit_code == 0);
   CHECK(b.wait().exit_code == 0);
+}
+
+TEST_CASE("a worker refuses tasks that ask for more memory than it gives", "[cli][errors]") {
+  NEED_FLEET();
+  Sandbox box;
+  Server server;
+  FleetWorker worker(server, {"--threads", "1", "--job-memory", "1"});
+  const Outcome tuned =
+      box.tcc(on(server, {"tune", "zoo:mlp", "--threads", "1", "--trials", "6", "--db", "r.db", "-q"}));
+  check_error(tuned, 1, "needs about");
+  CHECK_THAT(tuned.err, Contains("expected at most 1 MiB") && Contains("cannot measure a candidate"));
+  const Outcome ended = worker.stop(SIGTERM);
+  CHECK(ended.exit_code == 0);
+}
+
+TEST_CASE("status warns of a worker whose clock is wrong", "[cli]") {
+  NEED_FLEET();
+  Sandbox box;
+  Server server;
+  const auto bus = server.connect_as("worker");
+  REQUIRE(tcc::fleet::ensure_streams(*server.connect_as("tuner")));
+  tcc::fleet::Beat beat;
+  beat.worker = "early", beat.machine_class = "c", beat.state = "ready";
+  beat.now = 1000 * (static_cast<int64_t>(std::time(nullptr)) + 3600);
+  const std::string subject = tcc::fleet::beat_subject("early");
+  REQUIRE(
+      bus->store(subject, tcc::fleet::seal(server.access("worker").key, subject, tcc::fleet::print_beat(beat)), ""));
+  const Outcome status =
+      box.tcc({"fleet", "status", "--fleet", server.url(), "--fleet-secrets", server.secrets("viewer")});
+  CHECK(status.exit_code == 0);
+  CHECK_THAT(status.err, Contains("the clock of worker early is") && Contains("ahead of that of the server"));
 }
 
 TEST_CASE("workers measure, compare finalists, and end on SIGTERM", "[cli]") {

@@ -57,7 +57,7 @@ TEST_CASE("each role may do what it needs, and no more", "[errors]") {
   CHECK(!ensure_streams(*worker) == false);  // they exist: nothing is made
   CHECK(!worker->ensure_stream({.name = "MINE", .subjects = {"mine"}}));
   CHECK(!worker->store(task_subject("0000000000000000"), "x", ""));
-  CHECK(!worker->store(work_subject("a"), "x", ""));
+  CHECK(!worker->store(work_subject("a", 0), "x", ""));
   CHECK(worker->store(result_subject("run"), "x", ""));
   CHECK(worker->store(beat_subject("w"), "x", ""));
   CHECK(!viewer->store(beat_subject("w"), "x", ""));
@@ -75,6 +75,55 @@ TEST_CASE("a worker without credentials sees nothing", "[errors]") {
   const auto bus = Bus::connect(access, "test");
   REQUIRE(!bus);
   CHECK_THAT(bus.error().message, Contains("refused the user or the password"));
+}
+
+TEST_CASE("a token or an NKey instead of a user; another one is refused", "[errors]") {
+  NEED_FLEET();
+  Server server;
+  const std::string store = fmt::format("jetstream {{ store_dir: \"{}\" }}\n", server.store_folder());
+  Access access;
+  access.url = server.url(), access.key = server.access("tuner").key;
+  const auto refused = [&] {
+    const auto bus = Bus::connect(access, "test");
+    REQUIRE(!bus);
+    CHECK_THAT(bus.error().message, Contains("refused the user or the password"));
+    return bus.error().message + bus.error().hint;
+  };
+  const auto accepted = [&] {
+    const auto bus = Bus::connect(access, "test");
+    if (!bus) FAIL(bus.error().message);
+    CHECK(ensure_streams(**bus));
+  };
+  server.stop();
+  server.start_with(store + "authorization { token: \"a token of 23 letters !\" }\n");
+  refused();
+  access.token = "another token";
+  CHECK_THAT(refused(), !Contains("another token"));
+  access.token = "a token of 23 letters !";
+  accepted();
+
+  // Pairs for this test alone.
+  access.token.clear();
+  const std::string pairs[][2] = {{"UCS3JNOFP3G2U7ICNFQ5TSFPWY3W3CBUU7V7AQR4GLYZB5NQHC66I64M",
+                                   "SUAHIY3DEB2GK43UEBZWKZLEEBXWMIDBNYQG423FPEQHK43FOIQDAMNLPQ"},
+                                  {"UDGFG6EPSF6PV5S7K45PXG3B4R3HNOQC2AAZJNRKWY3LYBART6MEIT6Z",
+                                   "SUAHIY3DEB2GK43UEBZWKZLEEBXWMIDBNYQG423FPEQHK43FOIQDAMWIJQ"}};
+  const auto as = [&](int pair) {
+    access.nkey = pairs[pair][0], access.nkey_seed_file = server.folder() + "/seed";
+    REQUIRE(write_file(access.nkey_seed_file, pairs[pair][1] + "\n"));
+  };
+  server.stop();
+  server.start_with(store + fmt::format("authorization {{ users: [ {{ nkey: {} }} ] }}\n", pairs[0][0]));
+  as(1);
+  CHECK_THAT(refused(), !Contains("SUAH"));
+  as(0);
+  accepted();
+  access.nkey = pairs[1][0];  // the seed is of another key
+  refused();
+  as(0);
+  access.nkey_seed_file += ".absent";
+  const auto absent = Bus::connect(access, "test");
+  REQUIRE(!absent);
 }
 
 TEST_CASE("TLS: the authority and the name of the host are checked", "[errors]") {

@@ -58,6 +58,14 @@ class Server {
     const Result<void> written = fleet::write_server_files(options_);
     if (!written) FAIL(written.error().message);
   }
+  // With another configuration than the one of write_server_files(): all but the address.
+  void start_with(const std::string& configuration) {
+    const std::string path = folder_->path() + "/other.conf";
+    const std::string address = fmt::format("listen: \"127.0.0.1:{}\"\n", options_.port);
+    REQUIRE(write_file(path, address + configuration));
+    start({"nats-server", "-c", path});
+  }
+  std::string store_folder() const { return options_.folder + "/store"; }
   void start(std::vector<std::string> words = {}) {
     pid_ = fork();
     REQUIRE(pid_ >= 0);

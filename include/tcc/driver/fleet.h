@@ -43,9 +43,11 @@ struct FleetWorkerRequest {
   std::optional<target::Target> device;  // this machine with measured rates; nullopt: nominal ones
   std::string cuda_driver, cupti;
   int64_t threads = 1;
-  double fake = -1;  // seconds of made-up measurements on a simulated GPU; below 0: measures
-  std::string name;  // "" = host and process
-  std::string user;  // that a worker started by root becomes; "" = nobody
+  double job_seconds = 600;  // a job that takes longer ends the worker, and goes to another one
+  double job_memory = 0;     // bytes that a job may ask for; 0 = half of the machine's
+  double fake = -1;          // seconds of made-up measurements on a simulated GPU; below 0: measures
+  std::string name;          // "" = host and process
+  std::string user;          // that a worker started by root becomes; "" = nobody
   std::function<bool()> stop;
   std::function<void(const std::string&)> note;
 };

@@ -39,6 +39,7 @@ struct StreamState {
 };
 struct ConsumerState {
   int64_t waiting = 0, in_work = 0, redelivered = 0;  // messages
+  int64_t pulls = 0;                                  // requests for a message that wait for one
 };
 
 class Delivery {
@@ -47,6 +48,7 @@ class Delivery {
   virtual std::string_view data() const = 0;
   virtual std::string subject() const = 0;
   virtual int64_t deliveries() const = 0;        // 1: the first
+  virtual int64_t pending() const = 0;           // messages of the consumer behind it
   virtual int64_t unix_nanoseconds() const = 0;  // when the server stored it, by its clock
   virtual void acknowledge() = 0;
   virtual void in_progress() = 0;            // begins ack_wait anew

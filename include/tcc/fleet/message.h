@@ -3,7 +3,7 @@
 // only then parses.
 //
 //   tcc.task.<task>            the text of a task: naive kernel, target
-//   tcc.work.<class>           a job for any worker of the class
+//   tcc.work.<class>.<lane>    a job for any worker of the class
 //   tcc.final.<worker>         a job for this worker: finals run on one machine
 //   tcc.result.<run>           answers to the jobs of a tuner's run
 //   tcc.beat.<worker>          what a worker does
@@ -32,9 +32,12 @@ inline constexpr size_t kMaxJobBytes = size_t{256} << 10;
 inline constexpr std::string_view kTasksStream = "TCC_TASKS", kResultsStream = "TCC_RESULTS",
                                   kBeatsStream = "TCC_BEATS", kClassesStream = "TCC_CLASSES",
                                   kPoisonStream = "TCC_POISON", kControlSubject = "tcc.control";
-inline constexpr std::string_view kWorkersConsumer = "workers";
+// The queue of a class has lanes. Where a round has several tasks, the jobs of a task are in one lane. A worker stays
+// in a lane until it is empty, so that few workers prepare the same task.
+inline constexpr int kLanes = 8;
+std::string lane_consumer(int lane);
 std::string work_stream(const std::string& machine_class);  // "TCC_WORK_<class>"
-std::string work_subject(const std::string& machine_class);
+std::string work_subject(const std::string& machine_class, int lane);
 std::string final_subject(const std::string& worker);
 std::string task_subject(const std::string& key);
 std::string result_subject(const std::string& run);

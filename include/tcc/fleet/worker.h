@@ -12,19 +12,30 @@
 
 namespace tcc::fleet {
 
+// Where the wall time of a worker went. `waiting`: for jobs; `answering`: until the server has an answer; `preparing`:
+// inputs and references of tasks; `measuring`: rebuilding, compiling, checking and timing.
+struct WorkerSeconds {
+  double waiting = 0, answering = 0, preparing = 0, measuring = 0;
+};
+
 // What runs the programs of jobs.
 class Runner {
  public:
   virtual ~Runner() = default;
   virtual record::Kind kind() const = 0;
   virtual bool compares() const { return false; }
+  // Of all jobs so far.
+  virtual double preparing_seconds() const { return 0; }
   // The answer without id and worker. Errors: nothing can be measured here any more; the job goes to another worker.
   virtual Result<Answer> run(const Job& job, const TaskText& task) = 0;
 };
 
+// Bytes that measuring a task takes, about: inputs, and outputs with their references and error bounds, for both data
+// sets of both seeds.
+double task_memory(const ir::Kernel& naive);
 // Replays the traces and hands the programs to a measurer, which must outlive it. A program with another hash than the
-// job says is trouble: nothing of it is measured.
-std::unique_ptr<Runner> make_runner(measure::Measurer& measurer);
+// job says is trouble: nothing of it is measured. So is a task whose task_memory() is above `most_bytes`.
+std::unique_ptr<Runner> make_runner(measure::Measurer& measurer, double most_bytes);
 
 // Times are a function of the program's hash, and each takes `seconds`: for tests and figures of the fleet itself.
 // Builds and runs nothing.
@@ -40,6 +51,10 @@ struct WorkerOptions {
   double ack_wait = 10;      // as the tuner's, see TunerOptions
   int64_t poison_after = 3;  // deliveries that ended without an answer
   double beat_seconds = 2;
+  // A job that takes longer gets no more signals of progress, so that it goes to another worker, and `overdue` is
+  // called: from another thread, while the job goes on. It may end the process.
+  double job_seconds = 600;
+  std::function<void()> overdue;
   std::function<bool()> stop;                    // true: finish what is measured, then end; may be empty
   std::function<void(const std::string&)> note;  // sentences for the user; may be empty
 };
@@ -48,6 +63,7 @@ inline constexpr double kMostCalibrationApart = 0.05;
 struct WorkerReport {
   std::string worker, machine_class;
   int64_t done = 0, failed = 0, refused = 0, poisoned = 0, redelivered = 0;
+  WorkerSeconds seconds;
 };
 
 std::string default_worker_name();
