@@ -62,8 +62,7 @@ void declare(Options& options, FleetCommandArguments& a) {
       .value("SECONDS")
       .show_default();
   options
-      .option("--job-memory", a.job_memory,
-              "MiB that a candidate's process, and the data of its task, may take [half of the machine's]")
+      .option("--job-memory", a.job_memory, "MiB that the data of a candidate's task may take [half of the machine's]")
       .positive()
       .value("MIB");
   add_target(options, a.target);

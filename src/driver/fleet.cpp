@@ -41,7 +41,8 @@ Result<void> check_speed(double fleet_seconds) {
 
 constexpr double kJobShare = 0.5;      // of the machine's memory, that a job may ask for
 constexpr double kWorkerShare = 0.75;  // likewise, that the worker itself may take: a compiler runs inside of it
-constexpr int kOverdue = 75;           // exit code: a job took too long
+constexpr int64_t kProcessBytes = int64_t{1} << 30;  // of a process that measures, beside the job's data: code, stacks
+constexpr int kOverdue = 75;                         // exit code: a job took too long
 
 // A program that makes the compiler take more ends the worker, and after three of them the program is set aside.
 void limit_own_memory(double bytes) {
@@ -143,7 +144,7 @@ Result<fleet::WorkerReport> work_for_fleet(const FleetWorkerRequest& request) {
                                                    .cuda_driver = request.cuda_driver,
                                                    .cupti = request.cupti,
                                                    .sandbox = true,
-                                                   .memory_limit_bytes = static_cast<int64_t>(memory),
+                                                   .memory_limit_bytes = static_cast<int64_t>(memory) + kProcessBytes,
                                                    .compile_pool = &pool}));
     options.calibration = measure::calibration_seconds();
     runner = fleet::make_runner(*machine->measurer, memory);
