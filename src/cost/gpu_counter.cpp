@@ -46,6 +46,8 @@ double matrix_peak(const target::Peaks& peak, Type t) {
     case Type::kU8:
       return peak.int8;
     case Type::kBool:
+    case Type::kI16:
+    case Type::kU16:
     case Type::kI32:
     case Type::kI64:
     case Type::kF64:

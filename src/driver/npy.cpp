@@ -19,9 +19,10 @@ struct TypeName {
   DType dtype;
   std::string_view text;
 };
-constexpr TypeName kTypes[] = {{DType::kF32, "<f4"}, {DType::kF64, "<f8"},  {DType::kF16, "<f2"}, {DType::kI8, "|i1"},
-                               {DType::kU8, "|u1"},  {DType::kI32, "<i4"},  {DType::kI64, "<i8"}, {DType::kU32, "<u4"},
-                               {DType::kU64, "<u8"}, {DType::kBF16, "<u2"}, {DType::kBool, "|b1"}};
+constexpr TypeName kTypes[] = {{DType::kF32, "<f4"}, {DType::kF64, "<f8"},  {DType::kF16, "<f2"},  {DType::kI8, "|i1"},
+                               {DType::kU8, "|u1"},  {DType::kI32, "<i4"},  {DType::kI64, "<i8"},  {DType::kU32, "<u4"},
+                               {DType::kU64, "<u8"}, {DType::kBF16, "<u2"}, {DType::kBool, "|b1"}, {DType::kI16, "<i2"},
+                               {DType::kU16, "<u2"}};
 
 std::string_view type_text(DType dtype) {
   for (const TypeName& t : kTypes)

@@ -11,14 +11,13 @@ namespace {
 
 double least(DType dtype) {
   if (is_float(dtype)) return -std::numeric_limits<double>::infinity();
-  if (dtype == DType::kBool || dtype == DType::kU8 || is_wide_unsigned(dtype)) return 0;
+  if (dtype == DType::kBool || is_unsigned(dtype)) return 0;
   return -std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)) - 1);
 }
 double greatest(DType dtype) {
   if (is_float(dtype)) return std::numeric_limits<double>::infinity();
   if (dtype == DType::kBool) return 1;
-  const bool is_unsigned = dtype == DType::kU8 || is_wide_unsigned(dtype);
-  return std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)) - (is_unsigned ? 0 : 1)) - 1;
+  return std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)) - (is_unsigned(dtype) ? 0 : 1)) - 1;
 }
 
 SymbolicShape permuted(const SymbolicShape& shape, const std::vector<int64_t>& perm) {

@@ -35,10 +35,9 @@ Result<int64_t> apply(Op op, int64_t a, int64_t b, DType dtype) {
       TCC_UNREACHABLE();
   }
   int64_t bits = dtype_size(dtype) * 8;
-  if (!overflow && dtype == DType::kU8) overflow = r < 0 || r > 255;
-  if (!overflow && dtype == DType::kU32) overflow = r < 0 || r > 0xffffffff;
-  if (!overflow && bits < 64 && dtype != DType::kU8 && dtype != DType::kU32) {
-    overflow = r < -(int64_t{1} << (bits - 1)) || r >= (int64_t{1} << (bits - 1));
+  if (!overflow && bits < 64) {
+    const int64_t least = is_unsigned(dtype) ? 0 : -(int64_t{1} << (bits - 1));
+    overflow = r < least || r >= least + (int64_t{1} << bits);
   }
   if (overflow) return input_error("{} of {} and {} overflows {}", op_name(op), a, b, dtype_name(dtype));
   return r;

@@ -134,7 +134,10 @@ auto with_stored_type(DType dtype, F f) {
       return f(double{});
     case DType::kF16:
     case DType::kBF16:
+    case DType::kU16:
       return f(uint16_t{});
+    case DType::kI16:
+      return f(int16_t{});
     case DType::kI8:
       return f(int8_t{});
     case DType::kU8:

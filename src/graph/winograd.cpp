@@ -228,19 +228,19 @@ bool is_winograd_accurate(const Graph& graph, const Node& node, int64_t m) {
          winograd_error(graph, node, m) <= kWinogradTolerance;
 }
 
-bool winograd_gains(const Graph& graph, const Node& node, int64_t m, double transform_cost, double margin) {
+double winograd_gain(const Graph& graph, const Node& node, int64_t m, double transform_cost) {
   const WinogradMatrices& w = winograd_matrices(m);
   const auto& attrs = node.as<ConvAttrs>();
   const auto in = plain_extents(graph.value(node.inputs[0]).shape, attrs.block_in);
   const auto out = plain_extents(graph.value(node.output).shape, attrs.block_out);
   const int64_t count = out[0] * winograd_tiles(out[2], m) * winograd_tiles(out[3], m);
-  if (count < kMinTiles) return false;
+  if (count < kMinTiles) return 0;
   const auto channels = static_cast<double>(in[1]), filters = static_cast<double>(out[1]);
   const auto tiles = static_cast<double>(count), a = static_cast<double>(w.a);
   const double direct = 9 * channels * static_cast<double>(out[0] * out[1] * out[2] * out[3]);
   const double into = tiles * channels * static_cast<double>(2 * w.a * nonzeros(w.bt));
   const double back = tiles * filters * static_cast<double>((w.a + w.m) * nonzeros(w.at));
-  return a * a * tiles * channels * filters + transform_cost * (into + back) < margin * direct;
+  return direct / (a * a * tiles * channels * filters + transform_cost * (into + back));
 }
 
 void set_winograd(Graph& graph, NodeId node, int64_t m, WinogradWeights& made) {
@@ -262,7 +262,7 @@ int64_t apply_winograd(Graph& graph, int64_t m, double transform_cost) {
   WinogradWeights made;
   for (NodeId id : graph.order) {
     const Node& node = graph.node(id);
-    if (!fits_winograd(graph, node) || !winograd_gains(graph, node, m, transform_cost) ||
+    if (!fits_winograd(graph, node) || winograd_gain(graph, node, m, transform_cost) <= 1 ||
         !is_winograd_accurate(graph, node, m))
       continue;
     set_winograd(graph, id, m, made);
@@ -276,7 +276,7 @@ std::vector<NodeId> refused_winograd(const Graph& graph, int64_t m, double trans
   for (NodeId id : graph.order) {
     const Node& node = graph.node(id);
     if (is_winograd_convolution(graph, node) && graph.value(node.inputs[1]).shape.size() == 4 &&
-        winograd_gains(graph, node, m, transform_cost) && !is_winograd_accurate(graph, node, m))
+        winograd_gain(graph, node, m, transform_cost) > 1 && !is_winograd_accurate(graph, node, m))
       refused.push_back(id);
   }
   return refused;

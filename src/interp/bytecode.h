@@ -37,10 +37,12 @@ namespace tcc::interp {
           X(AddF32) X(SubF32) X(MulF32) X(DivF32) X(MinF) X(MaxF) X(WrapI) X(RoundF) /* x: type */                     \
       X(FloatToInt) X(IntToFloat) X(FloatToBool)                                     /* x: type */                     \
       X(Call) /* x: intrinsic, a, b, e: arguments, c: result type */                                                   \
-      X(LoadI8) X(LoadU8) X(LoadI32) X(LoadI64) X(LoadF16) X(LoadBF16) X(LoadF32) X(LoadF64) /* d = slot e [a] */      \
-      X(StoreI8) X(StoreI32) X(StoreI64) X(StoreF16) X(StoreBF16) X(StoreF32) X(StoreF64)    /* slot e [a] = b */      \
-      X(Reset) /* slot e becomes undefined */                                                                          \
-      X(Instr) /* e: row of Region::calls */
+      X(LoadI8) X(LoadU8) X(LoadI16) X(LoadU16) X(LoadI32) X(LoadI64) X(LoadF16) X(LoadBF16) X(LoadF32)                \
+          X(LoadF64) /* d = slot e [a] */                                                                              \
+      X(StoreI8) X(StoreI16) X(StoreI32) X(StoreI64) X(StoreF16) X(StoreBF16) X(StoreF32)                              \
+          X(StoreF64) /* slot e [a] = b */                                                                             \
+      X(Reset)        /* slot e becomes undefined */                                                                   \
+      X(Instr)        /* e: row of Region::calls */
 
 enum class Op : uint16_t {
 #define TCC_X(name) k##name,

@@ -25,6 +25,10 @@ AccessOps access_ops(Type type) {
     case Type::kBool:
     case Type::kU8:
       return {Op::kLoadU8, Op::kStoreI8};
+    case Type::kI16:
+      return {Op::kLoadI16, Op::kStoreI16};
+    case Type::kU16:
+      return {Op::kLoadU16, Op::kStoreI16};
     case Type::kI32:
       return {Op::kLoadI32, Op::kStoreI32};
     case Type::kI64:

@@ -212,6 +212,8 @@ double int_to_float(ir::Type type, int64_t v) {
 #define TCC_INTERP_LOADS(X) \
   X(LoadI8, int8_t, i, static_cast<int64_t>); \
   X(LoadU8, uint8_t, i, static_cast<int64_t>); \
+  X(LoadI16, int16_t, i, static_cast<int64_t>); \
+  X(LoadU16, uint16_t, i, static_cast<int64_t>); \
   X(LoadI32, int32_t, i, static_cast<int64_t>); \
   X(LoadI64, int64_t, i, static_cast<int64_t>); \
   X(LoadF16, uint16_t, f, f16_value); \
@@ -221,6 +223,7 @@ double int_to_float(ir::Type type, int64_t v) {
 // Name, type in memory, conversion, member of the register.
 #define TCC_INTERP_STORES(X) \
   X(StoreI8, uint8_t, static_cast<uint8_t>, i); \
+  X(StoreI16, uint16_t, static_cast<uint16_t>, i); \
   X(StoreI32, int32_t, static_cast<int32_t>, i); \
   X(StoreI64, int64_t, static_cast<int64_t>, i); \
   X(StoreF16, uint16_t, f16_bits, f); \

@@ -58,12 +58,12 @@ TensorData TensorData::make_random(ir::Type type, std::span<const int64_t> shape
   return fill(type, shape, [&]() -> double {
     if (ir::is_float(type)) return rng.uniform() * 2 - 1;
     if (type == ir::Type::kBool) return static_cast<double>(rng.below(2));
-    return static_cast<double>(rng.below(9) - (type == ir::Type::kU8 ? 0 : 4));
+    return static_cast<double>(rng.below(9) - (ir::is_unsigned(type) ? 0 : 4));
   });
 }
 TensorData TensorData::make_random_integers(ir::Type type, std::span<const int64_t> shape, uint64_t seed) {
   Rng rng(seed);
-  const bool unsigned_type = type == ir::Type::kU8 || type == ir::Type::kBool;
+  const bool unsigned_type = ir::is_unsigned(type) || type == ir::Type::kBool;
   return fill(type, shape,
               [&]() -> double { return static_cast<double>(unsigned_type ? rng.below(2) : rng.below(5) - 2); });
 }

@@ -21,6 +21,8 @@ inline double round_to(ir::Type type, double x) {
 inline int64_t wrap_to(ir::Type type, int64_t v) {
   if (type == ir::Type::kI8) return static_cast<int8_t>(v);
   if (type == ir::Type::kU8) return static_cast<uint8_t>(v);
+  if (type == ir::Type::kI16) return static_cast<int16_t>(v);
+  if (type == ir::Type::kU16) return static_cast<uint16_t>(v);
   if (type == ir::Type::kI32) return static_cast<int32_t>(v);
   if (type == ir::Type::kBool) return v != 0;
   return v;
@@ -32,6 +34,8 @@ inline int64_t saturate_to(ir::Type type, double x) {
   double low = -0x1p63, high = 0x1p63;
   if (type == ir::Type::kI8) low = -128, high = 127;
   if (type == ir::Type::kU8) low = 0, high = 255;
+  if (type == ir::Type::kI16) low = -0x1p15, high = 0x1p15 - 1;
+  if (type == ir::Type::kU16) low = 0, high = 0x1p16 - 1;
   if (type == ir::Type::kI32) low = -0x1p31, high = 0x1p31 - 1;
   if (x >= high) return type == ir::Type::kI64 ? INT64_MAX : static_cast<int64_t>(high);
   if (x <= low) return type == ir::Type::kI64 ? INT64_MIN : static_cast<int64_t>(low);
@@ -51,6 +55,10 @@ inline Reg load_element(ir::Type type, const std::byte* data, int64_t index) {
       return {.i = element(uint8_t{})};
     case ir::Type::kI8:
       return {.i = element(int8_t{})};
+    case ir::Type::kI16:
+      return {.i = element(int16_t{})};
+    case ir::Type::kU16:
+      return {.i = element(uint16_t{})};
     case ir::Type::kI32:
       return {.i = element(int32_t{})};
     case ir::Type::kI64:
@@ -75,6 +83,10 @@ inline void store_element(ir::Type type, std::byte* data, int64_t index, Reg r) 
     case ir::Type::kU8:
     case ir::Type::kI8:
       reinterpret_cast<uint8_t*>(data)[index] = static_cast<uint8_t>(r.i);
+      return;
+    case ir::Type::kI16:
+    case ir::Type::kU16:
+      reinterpret_cast<uint16_t*>(data)[index] = static_cast<uint16_t>(r.i);
       return;
     case ir::Type::kI32:
       reinterpret_cast<int32_t*>(data)[index] = static_cast<int32_t>(r.i);

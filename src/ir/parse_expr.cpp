@@ -191,11 +191,9 @@ Parser::Value Parser::number(bool negative) {
   }
   uint64_t digits = 0;
   bool ok = std::from_chars(t.text.data(), t.text.data() + t.text.size(), digits).ec == std::errc();
-  uint64_t most = type == Type::kI8    ? 127
-                  : type == Type::kU8  ? 255
-                  : type == Type::kI32 ? 0x7fffffff
-                                       : static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-  if (negative) most = type == Type::kU8 ? 0 : most + 1;
+  const int bits = 8 * static_cast<int>(type_bytes(type)) - (is_unsigned(type) ? 0 : 1);
+  uint64_t most = is_integer(type) ? (uint64_t{1} << bits) - 1 : std::numeric_limits<int64_t>::max();
+  if (negative) most = is_unsigned(type) ? 0 : most + 1;
   if (!ok || digits > most) {
     problem(t.offset, fmt::format("the number does not fit {}", type_name(type)));
     return {};

@@ -28,7 +28,7 @@ constexpr std::string_view kPlaces[] = {"address", "warp", "lane", "register"};
   X(Scope, kAmxTile, scope_name(e), "global workspace const shared cluster_shared - - local amx_tile") \
   X(BufferRole, kTemp, buffer_role_name(e), "input weight output temp") \
   X(ScalarRole, kDecision, kScalarRoles[static_cast<size_t>(e)], "parameter - decision") \
-  X(Type, kTensorMap, type_name(e), "bool i8 u8 i32 i64 f16 bf16 f32 f64 barrier tensor_map") \
+  X(Type, kU16, type_name(e), "bool i8 u8 i32 i64 f16 bf16 f32 f64 barrier tensor_map") \
   X(ExprKind, kCall, kExprKinds[static_cast<size_t>(e)], \
     "IntConst FloatConst Var Sum Prod FloorDiv FloorMod Min Max Add Sub Mul Div Lt Le Eq Ne And Or Not Cast Select " \
     "Load Call") \

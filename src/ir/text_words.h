@@ -74,8 +74,8 @@ inline int32_t default_alignment(BufferRole role, Type type) {
   return static_cast<int32_t>(type_bytes(type));
 }
 
-inline constexpr Type kDataTypes[] = {Type::kBool, Type::kI8,   Type::kU8,  Type::kI32, Type::kI64,
-                                      Type::kF16,  Type::kBF16, Type::kF32, Type::kF64};
+inline constexpr Type kDataTypes[] = {Type::kBool, Type::kI8,  Type::kU8,  Type::kI32, Type::kI64, Type::kF16,
+                                      Type::kBF16, Type::kF32, Type::kF64, Type::kI16, Type::kU16};
 inline bool is_data(Type t) {
   return t != Type::kBarrier && t != Type::kTensorMap;
 }

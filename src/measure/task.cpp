@@ -108,7 +108,7 @@ class DataMaker {
   static double draw(Rng& rng, const TaskParam& param, int64_t limit, bool integers, const DataPlan& plan) {
     if (limit >= 0) return static_cast<double>(rng.below(std::max<int64_t>(limit, 1)));
     if (param.type == ir::Type::kBool) return static_cast<double>(rng.below(2));
-    bool is_unsigned = param.type == ir::Type::kU8;
+    const bool is_unsigned = ir::is_unsigned(param.type);
     if (integers || !ir::is_float(param.type)) {
       int64_t a = plan.amplitude > 0 ? plan.amplitude : 4;
       if (plan.positive) return static_cast<double>(1 + rng.below(a));

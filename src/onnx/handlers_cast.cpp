@@ -19,7 +19,8 @@ Result<ResultType> read_target(NodeContext& c) {
   if (c.opset() < 6) {
     static const std::map<std::string, DType> kNames = {
         {"FLOAT", DType::kF32}, {"DOUBLE", DType::kF64}, {"FLOAT16", DType::kF16}, {"INT8", DType::kI8},
-        {"UINT8", DType::kU8},  {"INT32", DType::kI32},  {"INT64", DType::kI64},   {"BOOL", DType::kBool}};
+        {"UINT8", DType::kU8},  {"INT16", DType::kI16},  {"UINT16", DType::kU16},  {"INT32", DType::kI32},
+        {"INT64", DType::kI64}, {"BOOL", DType::kBool}};
     TCC_TRY(std::string name, c.get_string("to", ""));
     auto it = kNames.find(name);
     if (it == kNames.end()) return refuse(Refusal::kElementType, "to = '{}' is not supported", sanitize(name));

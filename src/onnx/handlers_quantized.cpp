@@ -21,6 +21,8 @@ Result<Range> quantized_range(DType dtype, const SmallType* small = nullptr) {
   if (small != nullptr) return Range{small->low(), small->high()};
   if (dtype == DType::kU8) return Range{0, 255};
   if (dtype == DType::kI8) return Range{-128, 127};
+  if (dtype == DType::kU16) return Range{0, 65535};
+  if (dtype == DType::kI16) return Range{-32768, 32767};
   return refuse(Refusal::kElementType, "quantized numbers of type {} are not supported", graph::dtype_name(dtype));
 }
 

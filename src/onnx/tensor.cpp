@@ -28,12 +28,13 @@ constexpr const char* kTypeNames[] = {"undefined", "float",  "uint8",     "int8"
                                       "int32",     "int64",  "string",    "bool",       "float16", "double",
                                       "uint32",    "uint64", "complex64", "complex128", "bfloat16"};
 
-constexpr int32_t kUint16 = 4, kInt16 = 5, kString = 8, kComplex64 = 14, kComplex128 = 15;
+constexpr int32_t kUint16 = 4, kString = 8, kComplex64 = 14, kComplex128 = 15;
 
 // TensorProto.DataType and the element types that tcc has.
 constexpr std::pair<int32_t, DType> kDataTypes[] = {
-    {1, DType::kF32},  {2, DType::kU8},   {3, DType::kI8},   {6, DType::kI32},  {7, DType::kI64},  {9, DType::kBool},
-    {10, DType::kF16}, {11, DType::kF64}, {12, DType::kU32}, {13, DType::kU64}, {16, DType::kBF16}};
+    {1, DType::kF32},   {2, DType::kU8},   {3, DType::kI8},   {6, DType::kI32},  {7, DType::kI64},
+    {9, DType::kBool},  {10, DType::kF16}, {11, DType::kF64}, {12, DType::kU32}, {13, DType::kU64},
+    {16, DType::kBF16}, {5, DType::kI16},  {4, DType::kU16}};
 
 Result<std::vector<std::string>> path_components(const std::string& location) {
   auto refuse = [&](const char* why) {
@@ -127,14 +128,17 @@ Result<graph::Constant> read_typed_fields(const tcc_onnx::Tensor& tensor, DType 
     case DType::kBF16:
       return convert<uint16_t>(tensor.int32_data(), count, what);
     case DType::kI8:
-    case DType::kU8: {
+    case DType::kU8:
+    case DType::kI16:
+    case DType::kU16: {
       // Fields are wider than the elements. A zero point of 300 is an error of the file, not one of 44.
-      const int32_t low = dtype == DType::kU8 ? 0 : -128;
+      const int32_t values = 1 << 8 * graph::dtype_size(dtype), low = graph::is_unsigned(dtype) ? 0 : -values / 2;
       for (int i = 0; i < tensor.int32_data_size(); ++i)
-        if (const int32_t v = tensor.int32_data(i); v < low || v > low + 255)
-          return input_error("{}: element {} is {}, expected {} to {} ({})", what, i, v, low, low + 255,
+        if (const int32_t v = tensor.int32_data(i); v < low || v >= low + values)
+          return input_error("{}: element {} is {}, expected {} to {} ({})", what, i, v, low, low + values - 1,
                              graph::dtype_name(dtype));
-      return convert<uint8_t>(tensor.int32_data(), count, what);
+      return graph::is_byte(dtype) ? convert<uint8_t>(tensor.int32_data(), count, what)
+                                   : convert<uint16_t>(tensor.int32_data(), count, what);
     }
     case DType::kBool:
       return convert<uint8_t>(tensor.int32_data(), count, what);
@@ -152,10 +156,6 @@ Result<DType> dtype_of(int32_t onnx_type) {
   const char* name = small != nullptr ? small->name : named ? kTypeNames[onnx_type] : "unknown";
   const char* nearest = "";
   switch (onnx_type) {
-    case kUint16:
-    case kInt16:
-      nearest = "; the nearest is int32";
-      break;
     case kString:
       nearest = "; tokens are made outside of the model";
       break;

@@ -26,7 +26,7 @@ std::string id_of_path(const std::string& path) {
 Result<graph::DType> dtype_of(const tcc_dldtype& t, const std::string& path) {
   using graph::DType;
   for (DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI8, DType::kI32, DType::kI64,
-                      DType::kU8, DType::kU32, DType::kU64, DType::kBool})
+                      DType::kU8, DType::kU32, DType::kU64, DType::kBool, DType::kI16, DType::kU16})
     if (const tcc_dldtype own = dl_type(dtype); own.code == t.code && own.bits == t.bits) return dtype;
   return environment_error("'{}' has a tensor of a type this tool does not know (code {}, {} bits)", path, t.code,
                            t.bits);

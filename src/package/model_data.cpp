@@ -418,8 +418,7 @@ tcc_dldtype dl_type(graph::DType dtype) {
   if (dtype == DType::kBool) return {TCC_DTYPE_BOOL, bits, 1};
   if (dtype == DType::kBF16) return {TCC_DTYPE_BFLOAT, bits, 1};
   if (graph::is_float(dtype)) return {TCC_DTYPE_FLOAT, bits, 1};
-  const bool sign = dtype == DType::kI8 || dtype == DType::kI32 || dtype == DType::kI64;
-  return {static_cast<uint8_t>(sign ? TCC_DTYPE_INT : TCC_DTYPE_UINT), bits, 1};
+  return {static_cast<uint8_t>(graph::is_unsigned(dtype) ? TCC_DTYPE_UINT : TCC_DTYPE_INT), bits, 1};
 }
 
 namespace {

@@ -79,8 +79,8 @@ Expr GroupNest::elementwise_value(const graph::Node& node, const Exprs& at, cons
       }
       // Bounds beyond the integer type change nothing.
       const auto& a = node.as<graph::ClipAttrs>();
-      double least = -std::ldexp(1, static_cast<int>(8 * type_bytes(compute_)) - 1), most = -least - 1;
-      if (compute_ == Type::kU8) least = 0, most = 255;
+      const double values = std::ldexp(1, static_cast<int>(8 * type_bytes(compute_)));
+      const double least = is_unsigned(compute_) ? 0 : -values / 2, most = least + values - 1;
       Expr y = a.max < most ? b().min(x, real(std::floor(std::max(a.max, least)))) : x;
       return a.min > least ? b().max(y, real(std::ceil(std::min(a.min, most)))) : y;
     }
@@ -96,8 +96,8 @@ Expr GroupNest::elementwise_value(const graph::Node& node, const Exprs& at, cons
     default:
       break;
   }
-  const bool is_unsigned = graph::is_wide_unsigned(value(node.inputs[0]).dtype);
-  return element_value(b(), node, is_unsigned, x, node.inputs.size() == 2 ? in(1) : nullptr);
+  const bool wide_unsigned = graph::is_wide_unsigned(value(node.inputs[0]).dtype);
+  return element_value(b(), node, wide_unsigned, x, node.inputs.size() == 2 ? in(1) : nullptr);
 }
 
 bool GroupNest::rounds_weights(const graph::Node& cast) const {
@@ -130,7 +130,7 @@ Expr GroupNest::cast_value(graph::DType from, graph::DType to, Expr x) {
     x = b().select(b().lt(wide, b().real(0, Type::kF64)), lifted, wide);
   }
   // As the standard's reference: the low bits of the 32-bit integer.
-  if (is_float(x->type) && (target == Type::kI8 || target == Type::kU8)) x = b().cast(x, Type::kI32);
+  if (is_float(x->type) && is_integer(target) && type_bytes(target) < 4) x = b().cast(x, Type::kI32);
   return b().cast(x, target);
 }
 

@@ -26,6 +26,10 @@ Type ir_type(graph::DType dtype) {
       return Type::kI8;
     case graph::DType::kU8:
       return Type::kU8;
+    case graph::DType::kI16:
+      return Type::kI16;
+    case graph::DType::kU16:
+      return Type::kU16;
     case graph::DType::kI32:
       return Type::kI32;
     case graph::DType::kI64:
@@ -317,11 +321,11 @@ Stmt GroupNest::map_nest_at(const std::string& name, const std::vector<NestAxis>
 
 int64_t highest_of(Type type) {
   if (type == Type::kI64) return INT64_MAX;
-  int bits = static_cast<int>(8 * type_bytes(type)) - (type == Type::kU8 ? 0 : 1);
+  int bits = static_cast<int>(8 * type_bytes(type)) - (is_unsigned(type) ? 0 : 1);
   return (int64_t{1} << bits) - 1;
 }
 int64_t lowest_of(Type type) {
-  return type == Type::kU8 ? 0 : -highest_of(type) - 1;
+  return is_unsigned(type) ? 0 : -highest_of(type) - 1;
 }
 
 namespace {

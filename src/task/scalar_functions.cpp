@@ -57,12 +57,12 @@ X(sin, kSin) X(cos, kCos) X(tanh, kTanh) X(sigmoid, kSigmoid)
 #undef X
     // clang-format on
 
-    // Bounds between integers: x < 1.5 is x < 2, and 1.5 < x is 1 < x. No u8 is below 0.
+    // Bounds between integers: x < 1.5 is x < 2, and 1.5 < x is 1 < x. No unsigned number is below 0.
     Number
     operator<(const Number& x, const Number& y) {
   if (x.is_integer() && y.is_constant()) {
     const double bound = std::ceil(y.constant());
-    if (x.type() == Type::kU8 && bound <= 0) return {x.b(), x.b().boolean(false)};
+    if (is_unsigned(x.type()) && bound <= 0) return {x.b(), x.b().boolean(false)};
     return {x.b(), x.b().lt(x.expr(), x.b().constant(bound, x.type()))};
   }
   if (y.is_integer() && x.is_constant())
@@ -154,7 +154,7 @@ Number fmod(const Number& x, const Number& y) {
 }
 Number floor_mod(const Number& x, const Number& y) {
   const Number r = fmod(x, y);
-  if (x.type() == Type::kU8) return r;
+  if (is_unsigned(x.type())) return r;
   return select(r != 0.0 && (r < 0.0) != (y < 0.0), r + y, r);
 }
 
@@ -174,7 +174,7 @@ Number by_bits(const Number& x, const Number& y, Bit bit) {
   const int width = 8 * static_cast<int>(type_bytes(x.type()));
   Expr p = wide_integer(x), q = wide_integer(y), sum = b.integer(0);
   for (int i = 0; i < width; ++i) {
-    const bool negative = i + 1 == width && x.type() != Type::kU8;
+    const bool negative = i + 1 == width && !is_unsigned(x.type());
     const int64_t weight = i == 63 ? INT64_MIN : negative ? -(int64_t{1} << i) : int64_t{1} << i;
     // The quotient by 2^63 does not fit: the sign says the highest of 64 bits.
     auto own = [&](Expr e) {
@@ -255,20 +255,20 @@ Expr of_unsigned(Builder& b, const graph::Node& node, Expr x, Expr y) {
 
 }  // namespace
 
-Expr element_value(Builder& b, const graph::Node& node, bool is_unsigned, Expr x, Expr y) {
+Expr element_value(Builder& b, const graph::Node& node, bool wide_unsigned, Expr x, Expr y) {
   const Type type = x->type;
   bool wide = false;
-  if (is_unsigned && node.op == graph::Op::kDiv) return of_unsigned(b, node, x, y);
+  if (wide_unsigned && node.op == graph::Op::kDiv) return of_unsigned(b, node, x, y);
   if (node.op == graph::Op::kUnary) {
     wide = type == Type::kF32 && graph::unary_row(node.as<graph::UnaryAttrs>().fn).in_double;
   } else if (node.op == graph::Op::kBinary) {
     const BinaryFn fn = node.as<graph::BinaryAttrs>().fn;
     const bool compares =
         graph::binary_domain(fn) == graph::Domain::kOrder || graph::binary_domain(fn) == graph::Domain::kExtremum;
-    if (is_unsigned && compares) return unsigned_value(b, fn, x, y);
+    if (wide_unsigned && compares) return unsigned_value(b, fn, x, y);
     const bool by_value =
         fn == BinaryFn::kMod || fn == BinaryFn::kFMod || fn == BinaryFn::kShiftLeft || fn == BinaryFn::kShiftRight;
-    if (is_unsigned && by_value) return of_unsigned(b, node, x, y);
+    if (wide_unsigned && by_value) return of_unsigned(b, node, x, y);
     // Integer powers and quotients of floats need more digits than the type has.
     wide = (fn == BinaryFn::kPow && !is_float(type)) || (fn == BinaryFn::kFMod && type == Type::kF32);
   }

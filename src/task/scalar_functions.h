@@ -7,7 +7,7 @@
 namespace tcc::task {
 
 // The result of the node for operands x and y in their compute type; y is nullptr where it has one operand.
-// `is_unsigned`: the operands are u32 or u64 in the signed type of that width.
-ir::Expr element_value(ir::Builder& b, const graph::Node& node, bool is_unsigned, ir::Expr x, ir::Expr y);
+// `wide_unsigned`: the operands are u32 or u64 in the signed type of that width.
+ir::Expr element_value(ir::Builder& b, const graph::Node& node, bool wide_unsigned, ir::Expr x, ir::Expr y);
 
 }  // namespace tcc::task

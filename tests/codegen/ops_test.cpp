@@ -79,6 +79,8 @@ void check_integers(Type type) {
 TEST_CASE("integer operators wrap, truncate and compare by their type", "[codegen]") {
   check_integers<int8_t>(Type::kI8);
   check_integers<uint8_t>(Type::kU8);
+  check_integers<int16_t>(Type::kI16);
+  check_integers<uint16_t>(Type::kU16);
   check_integers<int32_t>(Type::kI32);
 }
 
@@ -124,9 +126,10 @@ TEST_CASE("float operators and the NaN rule of min and max", "[codegen]") {
 
 TEST_CASE("casts truncate and saturate", "[codegen]") {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
-  std::vector<float> x{-inf,         -3e9f, -2147483648.f, -300.f, -129.f, -128.9f, -1.5f, -0.9f,
-                       0.f,          0.9f,  1.5f,          127.9f, 128.f,  255.5f,  256.f, 2147483520.f,
-                       2147483648.f, 1e19f, inf,           nan,    3.f,    2.f,     1.f,   -1.f};
+  std::vector<float> x{-inf,    -3e9f,  -2147483648.f, -300.f,       -129.f,       -128.9f,  -1.5f,    -0.9f,
+                       0.f,     0.9f,   1.5f,          127.9f,       128.f,        32767.5f, -32769.f, 65535.9f,
+                       65536.f, 255.5f, 256.f,         2147483520.f, 2147483648.f, 1e19f,    inf,      nan,
+                       3.f,     2.f,    1.f,           -1.f,         4.f,          5.f,      6.f,      7.f};
   auto saturate = [](float v, double low, double high) -> double {
     if (std::isnan(v)) return 0;
     return std::trunc(std::clamp(static_cast<double>(v), low, high));
@@ -140,12 +143,16 @@ TEST_CASE("casts truncate and saturate", "[codegen]") {
       };
       auto i8 = cast(int8_t{}, Type::kI8);
       auto u8 = cast(uint8_t{}, Type::kU8);
+      auto i16 = cast(int16_t{}, Type::kI16);
+      auto u16 = cast(uint16_t{}, Type::kU16);
       auto i32 = cast(int32_t{}, Type::kI32);
       auto i64 = cast(int64_t{}, Type::kI64);
       for (size_t i = 0; i < x.size(); ++i) {
         INFO(target.name << " " << x[i]);
         CHECK(i8[i] == saturate(x[i], -128, 127));
         CHECK(u8[i] == saturate(x[i], 0, 255));
+        CHECK(i16[i] == saturate(x[i], -32768, 32767));
+        CHECK(u16[i] == saturate(x[i], 0, 65535));
         CHECK(i32[i] == static_cast<int32_t>(saturate(x[i], -0x1p31, 0x1p31 - 1)));
         int64_t wide = std::isnan(x[i])   ? 0
                        : x[i] >= 0x1p63f  ? INT64_MAX

@@ -451,8 +451,8 @@ class GraphMaker {
     add(Op::kTopK, graph::TopKAttrs{axis, between(1, s[static_cast<size_t>(axis)]), chance(2)}, {x->id}, true);
   }
   void cast() {
-    static constexpr DType kTypes[] = {DType::kF32,  DType::kF16, DType::kI32, DType::kI64,
-                                       DType::kBool, DType::kF64, DType::kI8,  DType::kU8};
+    static constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kI32, DType::kI64, DType::kBool,
+                                       DType::kF64, DType::kI8,  DType::kU8,  DType::kI16, DType::kU16};
     const DType to = kTypes[rng_.below(std::size(kTypes))];
     const auto x = some([&](Known k) { return k.exact || graph::is_float(to); });
     if (!x || value(x->id).dtype == to) return;

@@ -8,6 +8,7 @@
 #include "tcc/graph/graph.h"
 #include "tcc/graph/reference.h"
 #include "tcc/onnx/writer.h"
+#include "tcc/support/check.h"
 #include "tcc/support/rng.h"
 
 namespace tcc::driver_test {
@@ -180,7 +181,7 @@ inline void plant(graph::Graph& graph, Fault fault, int64_t at, int64_t other, d
   const int64_t n = value.elements();
   auto add = [&](graph::Op op, graph::Attributes attributes, std::vector<graph::ValueId> inputs) {
     auto made = graph.add_node(op, std::move(attributes), std::move(inputs), "fault");
-    if (!made) FAIL(made.error().message);
+    TCC_CHECK(made, "{}", made.error().message);
     return *made;
   };
   if (fault == Fault::kIndex) {

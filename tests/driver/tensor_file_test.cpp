@@ -26,7 +26,7 @@ std::string npy(const std::string& header, size_t bytes) {
 TEST_CASE("arrays of every type and rank come back from .npy as they went") {
   for (const graph::Shape& shape : {graph::Shape{}, {7}, {2, 3}, {4, 1, 5}, {0, 3}}) {
     for (DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kI8, DType::kU8, DType::kI32, DType::kI64,
-                        DType::kU32, DType::kU64, DType::kBool, DType::kBF16}) {
+                        DType::kU32, DType::kU64, DType::kBool, DType::kBF16, DType::kI16, DType::kU16}) {
       std::vector<std::byte> bytes(static_cast<size_t>(graph::element_count(shape) * graph::dtype_size(dtype)));
       for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 37);
       auto back = parse_npy(npy_bytes({"x", dtype, shape, bytes}), "x.npy", dtype == DType::kBF16);

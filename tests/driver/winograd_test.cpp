@@ -163,6 +163,34 @@ TEST_CASE("the history of a task counts all of its forms, whichever is built") {
   }
 }
 
+TEST_CASE("without measurements an estimate decides forms where it is asked for") {
+  const Model model = resnet(kAutoForm);
+  const target::Target host = target::host_target();
+  auto direct = make_program(model), estimated = make_program(model, host, {nullptr, 1, true});
+  REQUIRE(direct.has_value());
+  REQUIRE(estimated.has_value());
+  const int64_t tiles = winograd_tasks(*estimated);
+  CHECK(winograd_tasks(*direct) == 0);
+  CHECK(tiles > 0);
+  size_t at = 0;
+  for (size_t i = 0; i < estimated->forms.size(); ++i) {
+    const std::string form = form_of(estimated->tasks.tasks[i].workload);
+    CHECK(form != "winograd2");
+    double most = 0;
+    for (const TaskForm& f : estimated->forms[i])
+      if (f.winograd == 4) most = f.estimate;
+    CHECK((form == "winograd4") == (most > 2));
+    if (form == "winograd4") at = i;
+  }
+  // A measurement counts more.
+  auto store = memory_store();
+  add_time(*store, estimated->forms[at][0].task, 1e-3, 1);
+  auto measured = make_program(model, host, {store.get(), 1, true});
+  REQUIRE(measured.has_value());
+  CHECK(form_of(measured->tasks.tasks[at].workload) == "direct");
+  CHECK(winograd_tasks(*measured) == tiles - 1);
+}
+
 TEST_CASE("a library takes the forms that records say are the fastest, and verifies") {
   const Model model = resnet(kAutoForm);
   auto untuned = make_program(model);

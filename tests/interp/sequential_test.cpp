@@ -71,6 +71,8 @@ TEST_CASE("min and max return the other operand of a NaN", "[unit][interp]") {
 TEST_CASE("small integers wrap, their division truncates", "[unit][interp]") {
   CHECK(evaluate("x[0] + x[1]", Type::kI8, {127, 1}, Type::kI8) == -128);
   CHECK(evaluate("x[0] - x[1]", Type::kU8, {0, 1}, Type::kU8) == 255);
+  CHECK(evaluate("x[0] + x[1]", Type::kI16, {32767, 1}, Type::kI16) == -32768);
+  CHECK(evaluate("x[0] - x[1]", Type::kU16, {0, 1}, Type::kU16) == 65535);
   CHECK(evaluate("x[0] * x[1]", Type::kI32, {65536, 65536}, Type::kI32) == 0);
   CHECK(evaluate("x[0] / x[1]", Type::kI32, {-7, 2}, Type::kI32) == -3);
   CHECK(evaluate("x[0] / x[1]", Type::kI32, {-2147483648.0, -1}, Type::kI32) == -2147483648.0);
@@ -89,6 +91,8 @@ TEST_CASE("index division rounds down", "[unit][interp]") {
 TEST_CASE("casts saturate, truncate and round to even", "[unit][interp]") {
   CHECK(evaluate("i8(x[0])", Type::kF32, {300.0}, Type::kI8) == 127);
   CHECK(evaluate("u8(x[0])", Type::kF32, {-3.0}, Type::kU8) == 0);
+  CHECK(evaluate("i16(x[0])", Type::kF32, {-40000.0}, Type::kI16) == -32768);
+  CHECK(evaluate("u16(x[0])", Type::kF32, {70000.0}, Type::kU16) == 65535);
   CHECK(evaluate("i32(x[0])", Type::kF32, {-2.9}, Type::kI32) == -2);
   CHECK(evaluate("i32(x[0])", Type::kF32, {1e20}, Type::kI32) == 2147483647.0);
   CHECK(evaluate("i32(x[0])", Type::kF64, {std::nan("")}, Type::kI32) == 0);

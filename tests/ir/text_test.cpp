@@ -112,7 +112,8 @@ TEST_CASE("constants keep type and value", "[text]") {
       {Type::kF32, 0.1},    {Type::kF32, -0.0},      {Type::kF32, 1e30},          {Type::kF64, 0.1},
       {Type::kF64, 5e-324}, {Type::kF64, 1e300},     {Type::kF16, 65504},         {Type::kBF16, 3},
       {Type::kI8, -128},    {Type::kU8, 255},        {Type::kI32, -2147483648.0}, {Type::kI64, 7},
-      {Type::kBool, 1},     {Type::kF16, -INFINITY}, {Type::kF32, INFINITY},      {Type::kF64, NAN}};
+      {Type::kBool, 1},     {Type::kF16, -INFINITY}, {Type::kF32, INFINITY},      {Type::kF64, NAN},
+      {Type::kI16, -32768}, {Type::kU16, 65535}};
   int n = 0;
   for (auto [type, value] : values) {
     const Buffer* out = kb.add_buffer(("o" + std::to_string(n++)).c_str(), type, {}, BufferRole::kOutput);

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 
 #include "onnx/limits.h"
@@ -75,7 +76,15 @@ std::string model_of(const std::string& graph, const std::string& rest = "") {
 const std::string kRelu = bytes(1, bytes(1, "x") + bytes(2, "y") + bytes(4, "Relu"));
 const std::string kInOut = bytes(11, info("x")) + bytes(12, info("y"));
 
+// TCC_KEEP_MODELS names a folder for these files, to give them to `tcc inspect` and look at its time and memory.
+void keep(const std::string& model) {
+  static int number = 0;
+  if (const char* folder = std::getenv("TCC_KEEP_MODELS"))
+    REQUIRE(write_file(fmt::format("{}/{:03}.onnx", folder, number++), model));
+}
+
 std::string error_of(std::string model, const ImportOptions& options = {}) {
+  keep(model);
   auto g = import_bytes(std::make_shared<const std::string>(std::move(model)), "test.onnx", options);
   REQUIRE_FALSE(g.has_value());
   std::string text = g.error().message;

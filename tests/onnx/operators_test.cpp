@@ -189,7 +189,10 @@ TEST_CASE("tensor files") {
   put(std::string("\x08\x03\x10\x01\x4a\x08\0\0\x80\x3f\0\0\0\x40", 14));  // three elements in the bytes of two
   CHECK(!read_tensor_file(path).has_value());
   put(std::string("\x08\x01\x10\x04\x4a\x02\x80\x3f", 8));  // one uint16
-  CHECK(!read_tensor_file(path).has_value());
+  tensor = read_tensor_file(path);
+  REQUIRE(tensor.has_value());
+  CHECK(tensor->dtype == graph::DType::kU16);
+  CHECK(graph::constant_element(tensor->constant, tensor->dtype, 0) == 0x3f80);
   auto half = read_tensor_file(path, true);
   REQUIRE(half.has_value());
   CHECK(graph::constant_element(half->constant, half->dtype, 0) == 1);

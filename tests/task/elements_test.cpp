@@ -24,12 +24,12 @@ std::vector<graph::BinaryFn> all_binary() {
 #undef X
   };
 }
-constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kF16, DType::kI8,
-                            DType::kU8,  DType::kI32, DType::kI64, DType::kBool};
+constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kF16,  DType::kI8,  DType::kU8,
+                            DType::kI32, DType::kI64, DType::kBool, DType::kI16, DType::kU16};
 
 std::vector<double> samples(DType dtype) {
   if (dtype == DType::kBool) return {0, 1, 1, 0, 0, 1};
-  if (dtype == DType::kU8) return {0, 1, 2, 7, 100, 3};
+  if (graph::is_unsigned(dtype)) return {0, 1, 2, 7, 100, 3};
   if (!graph::is_float(dtype)) return {0, 1, -2, 7, -3, 3};
   return {0.25, -0.75, 1.5, -2.5, 0.125, 3};
 }
@@ -104,15 +104,14 @@ TEST_CASE("functions of two elements, broadcast, all types that they take") {
       bool power = fn == BinaryFn::kPow;
       std::vector<double> x = samples(dtype);
       for (double& v : x) v = power ? std::fabs(v) + 1 : v;
-      if (power && dtype == DType::kI8) x = {1, 2, 3, 4, 5, 2};
-      if (power && dtype == DType::kU8) x = {1, 2, 3, 4, 5, 2};
+      if (power && !graph::is_float(dtype) && graph::dtype_size(dtype) < 4) x = {1, 2, 3, 4, 5, 2};
       Model m;
       ValueId a = m.input(dtype, {2, 3}, x);
       ValueId b = m.input(dtype, {3},
-                          dtype == DType::kBool ? std::vector<double>{0, 1, 1}
-                          : power               ? std::vector<double>{2, 1, 2}
-                          : dtype == DType::kU8 ? std::vector<double>{1, 3, 2}
-                                                : std::vector<double>{1, -2, 3});
+                          dtype == DType::kBool       ? std::vector<double>{0, 1, 1}
+                          : power                     ? std::vector<double>{2, 1, 2}
+                          : graph::is_unsigned(dtype) ? std::vector<double>{1, 3, 2}
+                                                      : std::vector<double>{1, -2, 3});
       m.check(m.node(Op::kBinary, graph::BinaryAttrs{fn}, {a, b}), tolerance_of(dtype));
     }
   }
@@ -156,7 +155,7 @@ TEST_CASE("conversions between all types") {
   }
 }
 
-TEST_CASE("floats beyond 8 bits keep the low bits of the integer, longer integers saturate") {
+TEST_CASE("floats beyond 8 or 16 bits keep the low bits of the integer, longer integers saturate") {
   const std::vector<double> x{256, 300, -1, -129, 1e5, 2.9, -2.9, NAN, 3e9, INFINITY};
   auto cast = [&](DType to) {
     Model m;
@@ -165,6 +164,8 @@ TEST_CASE("floats beyond 8 bits keep the low bits of the integer, longer integer
   };
   CHECK(cast(DType::kU8) == std::vector<double>{0, 44, 255, 127, 160, 2, 254, 0, 255, 255});
   CHECK(cast(DType::kI8) == std::vector<double>{0, 44, -1, 127, -96, 2, -2, 0, -1, -1});
+  CHECK(cast(DType::kU16) == std::vector<double>{256, 300, 65535, 65407, 34464, 2, 65534, 0, 65535, 65535});
+  CHECK(cast(DType::kI16) == std::vector<double>{256, 300, -1, -129, -31072, 2, -2, 0, -1, -1});
   CHECK(cast(DType::kI32)[8] == 2147483647);
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 ir::Type type_of(DType dtype) {
   for (ir::Type t : {ir::Type::kF32, ir::Type::kF64, ir::Type::kF16, ir::Type::kBF16, ir::Type::kI8, ir::Type::kU8,
-                     ir::Type::kI32, ir::Type::kI64, ir::Type::kBool})
+                     ir::Type::kI32, ir::Type::kI64, ir::Type::kBool, ir::Type::kI16, ir::Type::kU16})
     if (ir::type_name(t) == graph::dtype_name(dtype)) return t;
   FAIL("no IR type");
   return ir::Type::kF32;

@@ -23,6 +23,7 @@ std::string tool_version();
 struct TaskForm {
   int64_t winograd = 0;  // 0: direct
   task::Task task;
+  double estimate = 1;  // of its speed over that of the direct form (graph::winograd_gain)
 };
 // A form that a task does not take, because its rounding errors may be larger than graph::kWinogradTolerance.
 struct RefusedForm {
@@ -45,10 +46,12 @@ struct Program {
 // Errors: the target has no instructions that multiply in the precision. The nearest precision that it has is in the
 // hint.
 Result<void> check_precision(target::Precision precision, const target::Target& target);
-// What decides the forms of tasks: measurements on that many threads. Without any a task keeps its direct form.
+// What decides the forms of tasks: measurements on that many threads. A task without any keeps its direct form, unless
+// `estimated` asks for the one that an estimate puts far ahead.
 struct FormRecords {
   const record::Database* store = nullptr;
   int64_t threads = 1;
+  bool estimated = false;
 };
 // The target gives the width of channel blocks where model.source asks for them. Errors: those of check_precision, too.
 Result<Program> make_program(const Model& model, const target::Target& target = target::host_target(),

@@ -26,7 +26,9 @@ namespace tcc::graph {
   X(kI64, "i64", 8)         \
   X(kU32, "u32", 4)         \
   X(kU64, "u64", 8)         \
-  X(kBool, "bool", 1)
+  X(kBool, "bool", 1)       \
+  X(kI16, "i16", 2)         \
+  X(kU16, "u16", 2)
 
 enum class DType : uint8_t {
 #define X(enumerator, text, bytes) enumerator,
@@ -39,6 +41,9 @@ std::string_view dtype_name(DType dtype);
 bool is_float(DType dtype);
 constexpr bool is_byte(DType dtype) {
   return dtype == DType::kU8 || dtype == DType::kI8;
+}
+constexpr bool is_unsigned(DType dtype) {
+  return dtype == DType::kU8 || dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64;
 }
 // u32 and u64: kernels hold them in the signed type of their width, so arithmetic on them is limited to what that
 // serves.

@@ -59,9 +59,9 @@ inline constexpr double kWinogradTolerance = 1e-3;
 // Is it at most that? Most weights need not be looked at.
 bool is_winograd_accurate(const Graph& graph, const Node& node, int64_t m);
 
-// Are there enough tiles, and is the estimated time of the form below `margin` times that of the direct one? Estimates
-// count multiply-adds of products; `transform_cost` of them take as long as one of a transform (target/core_model.h).
-bool winograd_gains(const Graph& graph, const Node& node, int64_t m, double transform_cost, double margin = 1);
+// The estimated time of the direct form over that of this one; 0: there are too few tiles. Estimates count
+// multiply-adds of products; `transform_cost` of them take as long as one of a transform (target/core_model.h).
+double winograd_gain(const Graph& graph, const Node& node, int64_t m, double transform_cost);
 
 // Gives a convolution that fits the form, with a transformed weight. One that several convolutions read is transformed
 // once: `made` knows the weights by the plain one and m.

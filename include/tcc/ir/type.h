@@ -23,7 +23,9 @@ inline constexpr Id kNoId = -1;
   X(F32, "f32", 4)                \
   X(F64, "f64", 8)                \
   X(Barrier, "barrier", 8)        \
-  X(TensorMap, "tensor_map", 128)
+  X(TensorMap, "tensor_map", 128) \
+  X(I16, "i16", 2)                \
+  X(U16, "u16", 2)
 // clang-format on
 
 enum class Type : uint8_t {
@@ -58,7 +60,10 @@ constexpr bool is_float(Type t) {
 }
 // Integers of data, not of indices. Index arithmetic is always kI64.
 constexpr bool is_integer(Type t) {
-  return t == Type::kI8 || t == Type::kU8 || t == Type::kI32 || t == Type::kI64;
+  return t == Type::kI8 || t == Type::kU8 || t == Type::kI16 || t == Type::kU16 || t == Type::kI32 || t == Type::kI64;
+}
+constexpr bool is_unsigned(Type t) {
+  return t == Type::kU8 || t == Type::kU16;
 }
 
 }  // namespace tcc::ir

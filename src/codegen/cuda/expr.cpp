@@ -20,6 +20,10 @@ std::string memory_type(Type type) {
       return "unsigned char";
     case Type::kI8:
       return "signed char";
+    case Type::kI16:
+      return "short";
+    case Type::kU16:
+      return "unsigned short";
     case Type::kI32:
       return "int";
     case Type::kI64:
@@ -117,7 +121,7 @@ std::string Emitter::stored(Type type, Expr value) {
 std::string Emitter::rounded(Type type, std::string value) const {
   if (type == Type::kF16) return "tcc_round_f16(" + value + ")";
   if (type == Type::kBF16) return "tcc_round_bf16(" + value + ")";
-  if (type == Type::kI8 || type == Type::kU8) return "((" + memory_type(type) + ")" + value + ")";
+  if (is_integer(type) && type_bytes(type) < 4) return "((" + memory_type(type) + ")" + value + ")";
   return value;
 }
 
@@ -300,9 +304,8 @@ std::string Emitter::cast(const Unary& e) {
   // The conversion instructions saturate to 32 and 64 bits by themselves and turn NaN into 0.
   if (to == Type::kI64) return fmt::format("tcc_to_i64({})", x);
   if (to == Type::kI32) return fmt::format("tcc_to_i32({})", x);
-  const char* low = to == Type::kI8 ? "-128" : "0";
-  const char* high = to == Type::kI8 ? "127" : "255";
-  return fmt::format("(({})tcc_max(tcc_min(tcc_to_i32({}), {}), {}))", memory_type(to), x, high, low);
+  const int64_t values = int64_t{1} << 8 * type_bytes(to), low = is_unsigned(to) ? 0 : -values / 2;
+  return fmt::format("(({})tcc_max(tcc_min(tcc_to_i32({}), {}), {}))", memory_type(to), x, low + values - 1, low);
 }
 
 std::string Emitter::select(const Select& e) {

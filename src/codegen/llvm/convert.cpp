@@ -165,12 +165,14 @@ Value* Emitter::narrow_odd(Value* value) {
 
 // Truncates, saturates, and makes 0 of NaN.
 Value* Emitter::float_to_int(Value* value, ir::Type to) {
-  bool narrow = to == ir::Type::kI8 || to == ir::Type::kU8;
-  double low = 0, high = 255, limit = 256;
+  const auto bits = static_cast<unsigned>(8 * ir::type_bytes(to));
+  const bool narrow = bits < 32;
   bool single = value->getType()->getScalarType()->isFloatTy();
-  if (to == ir::Type::kI8) low = -128, high = 127, limit = 128;
-  if (to == ir::Type::kI32) low = -0x1p31, high = single ? 0x1p31 - 128 : 0x1p31 - 1, limit = 0x1p31;
-  if (to == ir::Type::kI64) low = -0x1p63, high = single ? 0x1p63 - 0x1p39 : 0x1p63 - 1024, limit = 0x1p63;
+  double low = ir::is_unsigned(to) ? 0 : -std::ldexp(1.0, static_cast<int>(bits) - 1);
+  double limit = ir::is_unsigned(to) ? std::ldexp(1.0, static_cast<int>(bits)) : -low, high = limit - 1;
+  // The greatest float below the limit.
+  if (to == ir::Type::kI32 && single) high = 0x1p31 - 128;
+  if (to == ir::Type::kI64) high = single ? 0x1p63 - 0x1p39 : 0x1p63 - 1024;
   llvm::Type* type = like(to == ir::Type::kI64 ? b_.getInt64Ty() : b_.getInt32Ty(), value);
   Value* clamped = b_.CreateSelect(b_.CreateFCmpOGT(value, real(value, low)), value, real(value, low));  // NaN: low
   clamped = b_.CreateSelect(b_.CreateFCmpOLT(clamped, real(value, high)), clamped, real(value, high));
@@ -180,14 +182,14 @@ Value* Emitter::float_to_int(Value* value, ir::Type to) {
     r = b_.CreateSelect(b_.CreateFCmpOGE(value, real(value, limit)), llvm::ConstantInt::get(type, top), r);
   }
   r = b_.CreateSelect(b_.CreateFCmpUNO(value, value), llvm::Constant::getNullValue(type), r);
-  return narrow ? b_.CreateTrunc(r, like(b_.getInt8Ty(), value)) : r;
+  return narrow ? b_.CreateTrunc(r, like(b_.getIntNTy(bits), value)) : r;
 }
 
 Val Emitter::cast(Val a, ir::Type from, ir::Type to) {
   if (from == to) return a;
   llvm::Type* type = like(value_type(to), a.v);
   bool to_half = to == ir::Type::kF16 || to == ir::Type::kBF16;
-  bool from_unsigned = from == ir::Type::kU8 || from == ir::Type::kBool;
+  bool from_unsigned = ir::is_unsigned(from) || from == ir::Type::kBool;
   if (to == ir::Type::kBool) {
     if (ir::is_float(from)) return {b_.CreateFCmpUNE(a.v, real(a.v, 0)), a.vec};
     return {b_.CreateICmpNE(a.v, constant(a.v, 0)), a.vec};

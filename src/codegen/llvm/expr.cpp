@@ -229,7 +229,7 @@ Val Emitter::min_max(ExprKind kind, ir::Type type, Val a, Val b, bool a_number, 
   unify(a, b);
   bool is_min = kind == ExprKind::kMin;
   if (!ir::is_float(type)) {
-    bool is_unsigned = type == ir::Type::kU8 || type == ir::Type::kBool;
+    const bool is_unsigned = ir::is_unsigned(type) || type == ir::Type::kBool;
     auto id = is_unsigned ? (is_min ? llvm::Intrinsic::umin : llvm::Intrinsic::umax)
                           : (is_min ? llvm::Intrinsic::smin : llvm::Intrinsic::smax);
     // The builder does not fold this intrinsic, and unrolled loops live from folded bounds.
@@ -250,7 +250,7 @@ Val Emitter::integer_divide(Val a, Val b, ir::Type type) {
   Value* zero = llvm::Constant::getNullValue(a.v->getType());
   Value* one = llvm::ConstantInt::get(a.v->getType(), 1);
   Value* nothing = b_.CreateICmpEQ(b.v, zero);
-  if (type == ir::Type::kU8) return {b_.CreateUDiv(a.v, b_.CreateSelect(nothing, one, b.v)), a.vec};
+  if (ir::is_unsigned(type)) return {b_.CreateUDiv(a.v, b_.CreateSelect(nothing, one, b.v)), a.vec};
   // lowest / -1 wraps around and must not trap.
   Value* negate = b_.CreateICmpEQ(b.v, llvm::Constant::getAllOnesValue(a.v->getType()));
   Value* q = b_.CreateSDiv(a.v, b_.CreateSelect(b_.CreateOr(nothing, negate), one, b.v));
@@ -279,7 +279,7 @@ Val Emitter::compare(const ir::Binary& e) {
   Val a = eval(e.a), b = eval(e.b);
   unify(a, b);
   ir::Type type = e.a->type;
-  bool is_unsigned = type == ir::Type::kU8 || type == ir::Type::kBool;
+  const bool is_unsigned = ir::is_unsigned(type) || type == ir::Type::kBool;
   using P = llvm::CmpInst::Predicate;
   P p = P::ICMP_EQ;
   if (e.kind == ExprKind::kLt)
@@ -360,7 +360,7 @@ Val Emitter::call(const ir::Call& e) {
   for (Val a : args) values.push_back(vec ? lanes_of(a) : a.v);
   if (!ir::is_float(e.type)) {
     if (e.fn == ir::Intrinsic::kAbs) {
-      if (e.type == ir::Type::kU8) return {values[0], vec};
+      if (ir::is_unsigned(e.type)) return {values[0], vec};
       return {b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, values[0], b_.getFalse()), vec};
     }
     fail(fmt::format("{} of {} is not defined", ir::intrinsic_name(e.fn), ir::type_name(e.type)));

@@ -42,6 +42,8 @@ llvm::Type* Emitter::memory_type(ir::Type type) {
       return b_.getInt8Ty();
     case ir::Type::kF16:
     case ir::Type::kBF16:
+    case ir::Type::kI16:
+    case ir::Type::kU16:
       return b_.getInt16Ty();
     case ir::Type::kI32:
       return b_.getInt32Ty();

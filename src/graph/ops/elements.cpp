@@ -19,8 +19,8 @@ double cast_value(double x, DType from, DType to) {
   if (is_float(to)) return to == DType::kF32 ? static_cast<float>(x) : x;
   if (!is_float(from)) return wrap_integer(x, to);
   if (std::isnan(x)) return 0;
-  // Types of 8 bits take the low bits of the 32-bit integer, as the standard's reference does. Others saturate.
-  if (dtype_size(to) == 1) {
+  // Types of 8 and 16 bits take the low bits of the 32-bit integer, as the standard's reference does. Others saturate.
+  if (dtype_size(to) < 4) {
     return wrap_integer(std::clamp(std::trunc(x), -0x1p31, 0x1p31 - 1), to);
   }
   const double top = std::ldexp(1.0, static_cast<int>(8 * dtype_size(to)) - 1);
@@ -34,7 +34,7 @@ double wrap_integer(double v, DType dtype) {
   if (!std::isfinite(v)) return 0;
   v = std::trunc(v);
   double range = std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)));
-  double low = dtype == DType::kU8 || is_wide_unsigned(dtype) ? 0 : -range / 2;
+  double low = is_unsigned(dtype) ? 0 : -range / 2;
   return v - range * std::floor((v - low) / range);
 }
 
