@@ -32,6 +32,10 @@ std::optional<double> magnitude_of_type(DType dtype) {
       return 255;
     case DType::kI8:
       return 128;
+    case DType::kU16:
+      return 65535;
+    case DType::kI16:
+      return 32768;
     case DType::kI32:
       return 0x1p31;
     case DType::kI64:

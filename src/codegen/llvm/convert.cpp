@@ -3,6 +3,7 @@
 #include <llvm/IR/PatternMatch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "codegen/llvm/emitter.h"
@@ -42,6 +43,17 @@ Value* unextended(llvm::IRBuilder<>& b, Value* value) {
   return nullptr;
 }
 
+int bits_of(ir::Type integer) {
+  return static_cast<int>(8 * ir::type_bytes(integer));
+}
+double least_of(ir::Type integer) {
+  return ir::is_unsigned(integer) ? 0 : -std::ldexp(1.0, bits_of(integer) - 1);
+}
+// The first number above all of the type.
+double limit_of(ir::Type integer) {
+  return std::ldexp(1.0, bits_of(integer) - (ir::is_unsigned(integer) ? 0 : 1));
+}
+
 // What is known of a float without looking at memory. The bounds hold for a value that is not NaN.
 struct FloatRange {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
@@ -75,10 +87,8 @@ FloatRange float_range(ir::Expr e) {
 // Every value of the float is one of the integer type once its fraction is dropped.
 bool fits(ir::Expr e, ir::Type to) {
   const FloatRange r = float_range(e);
-  double low = 0, high = 255;
-  if (to == ir::Type::kI8) low = -128, high = 127;
-  if (to == ir::Type::kI32 || to == ir::Type::kI64) low = -0x1p30, high = 0x1p30;
-  return r.number && r.low >= low && r.high <= high;
+  if (bits_of(to) >= 32) return r.number && r.low >= -0x1p30 && r.high <= 0x1p30;
+  return r.number && r.low >= least_of(to) && r.high <= limit_of(to) - 1;
 }
 
 }  // namespace
@@ -87,9 +97,8 @@ Val Emitter::cast_of(ir::Expr value, ir::Type to) {
   const Val a = eval(value);
   if (!ir::is_float(value->type) || ir::is_float(to) || to == ir::Type::kBool || !fits(value, to))
     return cast(a, value->type, to);
-  const bool narrow = to == ir::Type::kI8 || to == ir::Type::kU8;
   Value* whole = b_.CreateFPToSI(a.v, like(to == ir::Type::kI64 ? b_.getInt64Ty() : b_.getInt32Ty(), a.v));
-  return {narrow ? b_.CreateTrunc(whole, like(b_.getInt8Ty(), a.v)) : whole, a.vec};
+  return {bits_of(to) < 32 ? b_.CreateTrunc(whole, like(value_type(to), a.v)) : whole, a.vec};
 }
 
 Value* Emitter::half_bits(Value* value, ir::Type type) {
@@ -165,11 +174,10 @@ Value* Emitter::narrow_odd(Value* value) {
 
 // Truncates, saturates, and makes 0 of NaN.
 Value* Emitter::float_to_int(Value* value, ir::Type to) {
-  const auto bits = static_cast<unsigned>(8 * ir::type_bytes(to));
-  const bool narrow = bits < 32;
+  const bool narrow = bits_of(to) < 32;
   bool single = value->getType()->getScalarType()->isFloatTy();
-  double low = ir::is_unsigned(to) ? 0 : -std::ldexp(1.0, static_cast<int>(bits) - 1);
-  double limit = ir::is_unsigned(to) ? std::ldexp(1.0, static_cast<int>(bits)) : -low, high = limit - 1;
+  const double low = least_of(to), limit = limit_of(to);
+  double high = limit - 1;
   // The greatest float below the limit.
   if (to == ir::Type::kI32 && single) high = 0x1p31 - 128;
   if (to == ir::Type::kI64) high = single ? 0x1p63 - 0x1p39 : 0x1p63 - 1024;
@@ -182,7 +190,7 @@ Value* Emitter::float_to_int(Value* value, ir::Type to) {
     r = b_.CreateSelect(b_.CreateFCmpOGE(value, real(value, limit)), llvm::ConstantInt::get(type, top), r);
   }
   r = b_.CreateSelect(b_.CreateFCmpUNO(value, value), llvm::Constant::getNullValue(type), r);
-  return narrow ? b_.CreateTrunc(r, like(b_.getIntNTy(bits), value)) : r;
+  return narrow ? b_.CreateTrunc(r, like(value_type(to), value)) : r;
 }
 
 Val Emitter::cast(Val a, ir::Type from, ir::Type to) {
