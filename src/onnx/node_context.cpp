@@ -17,7 +17,7 @@ using graph::ValueId;
 namespace {
 constexpr int kMaxListEntries = 1'000'000;
 constexpr int64_t kMaxFoldedFloats = 1024;
-constexpr int64_t kMaxFoldedBytes = int64_t{1} << 28;  // in all; then nodes stay, which `optimize` may fold
+constexpr int64_t kMaxFoldedBytes = int64_t{1} << 26;  // in all; beyond, nodes stay, which `optimize` may fold
 
 // Of operators that give as many elements as the data say: the nearest form with a fixed number.
 const char* other_form(const std::string& op) {
@@ -252,7 +252,12 @@ Made NodeContext::emit(graph::Op op, graph::Attributes attrs, const std::vector<
   // Shapes are often computed in the graph: what is known now must be a constant now. Large float results wait for
   // `optimize`.
   const graph::Node& node = graph_.node(graph_.value(id).producer);
-  if (state_.folded_bytes > kMaxFoldedBytes) return id;
+  // What is made of single numbers is one again.
+  const bool dense = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
+    const graph::Value& v = graph_.value(input);
+    return v.is_constant() && !v.constant->splat && v.elements() > 1;
+  });
+  if (state_.folded_bytes + (dense ? graph_.value(id).bytes() : 0) > kMaxFoldedBytes) return id;
   bool small = !graph::is_float(graph_.value(id).dtype) || graph_.value(id).elements() <= kMaxFoldedFloats;
   TCC_TRY(auto folded, graph::evaluate_constant(graph_, node, small ? &state_.evaluator : nullptr));
   if (folded) {
