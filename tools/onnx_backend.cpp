@@ -83,7 +83,8 @@ using Tensors = std::map<int, Result<onnx::TensorFile>>;
 Tensors read_tensors(const fs::path& folder, const std::string& stem, bool bfloat16_as_uint16 = true) {
   Tensors tensors;
   for (int i = 0; fs::exists(folder / fmt::format("{}_{}.pb", stem, i)); ++i) {
-    tensors.emplace(i, onnx::read_tensor_file((folder / fmt::format("{}_{}.pb", stem, i)).string(), bfloat16_as_uint16));
+    tensors.emplace(i,
+                    onnx::read_tensor_file((folder / fmt::format("{}_{}.pb", stem, i)).string(), bfloat16_as_uint16));
   }
   return tensors;
 }
