@@ -30,8 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using tcc::onnx_test::AnyBytes;
   tcc::onnx::ImportOptions options;
   options.seconds = kFoldingSeconds;
-  const AnyBytes end =
-      tcc::onnx_test::import_and_fold(std::string(reinterpret_cast<const char*>(data), size), options);
+  const AnyBytes end = tcc::onnx_test::import_and_fold(std::string(reinterpret_cast<const char*>(data), size), options);
   if (end == AnyBytes::kRefusedWithoutReason) std::abort();
   return 0;
 }
