@@ -147,6 +147,7 @@ Result<fleet::WorkerReport> work_for_fleet(const FleetWorkerRequest& request) {
                                                    .memory_limit_bytes = static_cast<int64_t>(memory) + kProcessBytes,
                                                    .compile_pool = &pool}));
     options.calibration = measure::calibration_seconds();
+    options.calibrate_again = measure::calibration_seconds;
     runner = fleet::make_runner(*machine->measurer, memory);
   }
   return fleet::work(bus, request.access.key, options, *runner);

@@ -22,6 +22,7 @@ namespace {
 // An idle worker looks at all lanes so often: soon after its last job, and later.
 constexpr double kPullSeconds = 0.2, kIdlePullSeconds = 1, kIdleAfter = 10;
 constexpr double kStreamPollSeconds = 0.5, kRateSeconds = 10, kControlAge = 60;
+constexpr int kCalibrations = 10;  // until a slow machine is believed
 constexpr size_t kKnownTasks = 256, kKnownFinals = 256;
 
 int64_t unix_milliseconds() {
@@ -108,13 +109,18 @@ class WorkerLoop {
     const auto opened = open_sealed(key_, subject, known->data());
     const Opened<double> seconds = opened ? parse_calibration(*opened) : tl::make_unexpected(opened.error());
     if (!seconds || *seconds <= 0) return {};
-    const double ratio = options_.calibration / *seconds;
+    double own = options_.calibration;
+    const double slowest = *seconds * (1 + kMostCalibrationApart);
+    for (int i = 0; i < kCalibrations && own > slowest && options_.calibrate_again && !stopping(); ++i)
+      own = std::min(own, options_.calibrate_again());
+    beat_.calibration = own;
+    const double ratio = own / *seconds;
     if (std::abs(ratio - 1) <= kMostCalibrationApart) return {};
     return make_error(
         ErrorClass::kEnvironment,
         fmt::format("expected the calibration kernel of class {} to take {} within 5 %, found {} on this machine: "
                     "times of the two would not be comparable",
-                    beat_.machine_class, format_duration(*seconds), format_duration(options_.calibration)),
+                    beat_.machine_class, format_duration(*seconds), format_duration(own)),
         "stop other programs here and look at the processor's clock; or drain the class, and start this worker first");
   }
 

@@ -164,9 +164,16 @@ TEST_CASE("machines of one class that are not equally fast do not mix") {
   REQUIRE(wait_for_status(server, [](const FleetStatus& s) { return s.workers.size() == 1; }));
   WorkerThread same(server, "same", make_fake_runner(0), speed(1.04e-3));
   WorkerThread slow(server, "slow", make_fake_runner(0), speed(1.06e-3));
+  // Another program ran while this one's kernel was timed first.
+  WorkerThread disturbed(server, "disturbed", make_fake_runner(0), [](WorkerOptions& o) {
+    o.calibration = 1.2e-3;
+    o.calibrate_again = [left = 3]() mutable { return --left > 0 ? 1.1e-3 : 1.02e-3; };
+  });
   const auto refused = slow.join();
   REQUIRE(!refused);
   CHECK_THAT(refused.error().message, Contains("within 5 %") && Contains("1 ms") && Contains("1.06 ms"));
+  CHECK(wait_for_status(server, [](const FleetStatus& s) { return s.workers.size() == 3; })->workers.size() == 3);
+  CHECK(disturbed.stop());
   CHECK(same.stop());
   CHECK(first.stop());
   // Nobody of the class lives, so another speed begins anew.

@@ -47,7 +47,9 @@ struct WorkerOptions {
   std::string platform;
   int64_t threads = 1;
   std::string tool;
-  double calibration = 0;    // seconds of the calibration kernel here; 0 = not compared
+  double calibration = 0;  // seconds of the calibration kernel here; 0 = not compared
+  // Times the kernel again where it is slower here than in the class: another program may have run. May be empty.
+  std::function<double()> calibrate_again;
   double ack_wait = 10;      // as the tuner's, see TunerOptions
   int64_t poison_after = 3;  // deliveries that ended without an answer
   double beat_seconds = 2;

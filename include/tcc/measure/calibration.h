@@ -4,7 +4,7 @@
 namespace tcc::measure {
 
 // Seconds that the kernel takes at best, on the calling thread: a chain of dependent operations, which follows the
-// core's clock, and a loop that fills the core's ports. Looks for about half a second.
+// core's clock, and a loop that fills the core's ports. Looks for about a second.
 double calibration_seconds();
 
 }  // namespace tcc::measure

@@ -6,7 +6,7 @@
 namespace tcc::measure {
 namespace {
 
-constexpr double kCalibrationSeconds = 0.5;
+constexpr double kCalibrationSeconds = 1;
 
 }  // namespace
 
