@@ -5,6 +5,7 @@
 #include "cli/json.h"
 #include "cli/output.h"
 #include "tcc/backend/backend.h"
+#include "tcc/driver/show.h"
 #include "tcc/support/text.h"
 
 namespace tcc::cli {
@@ -32,9 +33,9 @@ std::string gain_text(const driver::Gain& gain, const driver::Program& program, 
   std::string tasks;
   for (size_t i = 0; i < std::min(kMostGained, gain.tasks.size()); ++i) {
     const driver::TaskGain& t = gain.tasks[i];
-    size_t number = 0;
-    while (number < program.tasks.tasks.size() && program.tasks.tasks[number].key != t.key) ++number;
-    tasks += fmt::format("{}task {} {} -> {} ({})", tasks.empty() ? "" : ", ", number, format_seconds(t.before),
+    const Result<size_t> number = driver::find_task(program, t.key);  // whichever form was built
+    const std::string name = number ? fmt::format("task {}", *number) : t.workload;
+    tasks += fmt::format("{}{} {} -> {} ({})", tasks.empty() ? "" : ", ", name, format_seconds(t.before),
                          format_seconds(t.after), format_ratio(t.before, t.after));
   }
   return tasks.empty() ? text : text + "most gained: " + tasks + "\n";
