@@ -12,12 +12,9 @@ using Catch::Matchers::Contains;
 
 TEST_CASE("messages of strangers are counted and refused, and what they ask for is not done") {
   NEED_FLEET();
-  Server server;
-  auto bus = server.connect_as("tuner");
-  REQUIRE(ensure_streams(*bus));
-  std::multiset<uint64_t> runs;
-  std::mutex mutex;
-  WorkerThread worker(server, "w", std::make_unique<CountingRunner>(runs, mutex, 0));
+  TestFleet fleet;
+  auto& [server, bus, runs] = fleet;
+  WorkerThread worker(server, "w", runs.counting(0));
   auto tuner = open_tuner(server, "run");
   REQUIRE(tuner->measure(some_candidates(1)));
   const std::string subject = work_subject(tuner->machine_class(), 0), key = server.access("tuner").key;
@@ -185,12 +182,9 @@ TEST_CASE("a job that takes too long is left to another worker, and the slow one
 
 TEST_CASE("a live worker goes on under hostile messages, and takes no memory for them", "[fuzz]") {
   NEED_FLEET();
-  Server server;
-  auto bus = server.connect_as("tuner");
-  REQUIRE(ensure_streams(*bus));
-  std::multiset<uint64_t> runs;
-  std::mutex mutex;
-  WorkerThread worker(server, "w", std::make_unique<CountingRunner>(runs, mutex, 0));
+  TestFleet fleet;
+  auto& [server, bus, runs] = fleet;
+  WorkerThread worker(server, "w", runs.counting(0));
   auto tuner = open_tuner(server, "run");
   REQUIRE(tuner->measure(some_candidates(1)));
   const std::string subject = work_subject(tuner->machine_class(), 0), key = server.access("tuner").key;

@@ -113,24 +113,44 @@ inline std::unique_ptr<FleetMeasurer> open_tuner(const Server& server, const std
   return std::move(*measurer);
 }
 
-// Counts how often each program is run.
-class CountingRunner : public Runner {
+// Which programs workers run, and how often.
+class Runs {
  public:
-  CountingRunner(std::multiset<uint64_t>& runs, std::mutex& mutex, double seconds)
-      : runs_(runs), mutex_(mutex), fake_(make_fake_runner(seconds)) {}
-  record::Kind kind() const override { return record::Kind::kSimulated; }
-  Result<Answer> run(const Job& job, const TaskText& task) override {
-    {
-      std::lock_guard lock(mutex_);
-      runs_.insert(job.programs[0].nest_hash);
-    }
-    return fake_->run(job, task);
+  // A runner of made-up times that counts here.
+  std::unique_ptr<Runner> counting(double seconds) { return std::make_unique<Counting>(*this, seconds); }
+  size_t size() const {
+    std::lock_guard lock(mutex_);
+    return nests_.size();
   }
 
  private:
-  std::multiset<uint64_t>& runs_;
-  std::mutex& mutex_;
-  std::unique_ptr<Runner> fake_;
+  class Counting : public Runner {
+   public:
+    Counting(Runs& runs, double seconds) : runs_(runs), fake_(make_fake_runner(seconds)) {}
+    record::Kind kind() const override { return record::Kind::kSimulated; }
+    Result<Answer> run(const Job& job, const TaskText& task) override {
+      {
+        std::lock_guard lock(runs_.mutex_);
+        runs_.nests_.insert(job.programs[0].nest_hash);
+      }
+      return fake_->run(job, task);
+    }
+
+   private:
+    Runs& runs_;
+    std::unique_ptr<Runner> fake_;
+  };
+
+  mutable std::mutex mutex_;
+  std::multiset<uint64_t> nests_;
+};
+
+// A server with the streams of a fleet, a tuner's connection, and what the workers ran.
+struct TestFleet {
+  Server server;
+  std::shared_ptr<Bus> bus = server.connect_as("tuner");
+  Runs runs;
+  TestFleet() { REQUIRE(ensure_streams(*bus)); }
 };
 
 // Asks until `done` or for 20 s. A worker tells its counts with its beats, so they come late.

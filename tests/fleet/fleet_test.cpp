@@ -10,12 +10,9 @@ using Catch::Matchers::Contains;
 
 TEST_CASE("workers share the candidates, and each is measured once") {
   NEED_FLEET();
-  Server server;
-  REQUIRE(ensure_streams(*server.connect_as("tuner")));
-  std::multiset<uint64_t> runs;
-  std::mutex mutex;
-  WorkerThread a(server, "a", std::make_unique<CountingRunner>(runs, mutex, 0.002)),
-      b(server, "b", std::make_unique<CountingRunner>(runs, mutex, 0.002));
+  TestFleet fleet;
+  auto& [server, bus, runs] = fleet;
+  WorkerThread a(server, "a", runs.counting(0.002)), b(server, "b", runs.counting(0.002));
   auto tuner = open_tuner(server, "run1");
   CHECK(tuner->traits().kind == record::Kind::kSimulated);
   const auto candidates = some_candidates(100);
@@ -48,13 +45,10 @@ TEST_CASE("workers share the candidates, and each is measured once") {
 
 TEST_CASE("a candidate whose worker falls silent goes to another; one that ends three is set aside with its record") {
   NEED_FLEET();
-  Server server;
-  auto bus = server.connect_as("tuner");
-  REQUIRE(ensure_streams(*bus));
-  std::multiset<uint64_t> runs;
-  std::mutex mutex;
+  TestFleet fleet;
+  auto& [server, bus, runs] = fleet;
   const TunerOptions options = tuner_options(server, "run");
-  auto first = std::make_unique<WorkerThread>(server, "first", std::make_unique<CountingRunner>(runs, mutex, 0));
+  auto first = std::make_unique<WorkerThread>(server, "first", runs.counting(0));
   auto tuner = open_tuner(server, "run");
   first->stop();
   const std::string name = tuner->machine_class();
@@ -71,7 +65,7 @@ TEST_CASE("a candidate whose worker falls silent goes to another; one that ends 
   });
   std::jthread late([&] {
     while (taken < 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    first = std::make_unique<WorkerThread>(server, "second", std::make_unique<CountingRunner>(runs, mutex, 0));
+    first = std::make_unique<WorkerThread>(server, "second", runs.counting(0));
   });
   auto measured = tuner->measure(some_candidates(3));
   if (!measured) FAIL(measured.error().message);
@@ -88,7 +82,7 @@ TEST_CASE("a candidate whose worker falls silent goes to another; one that ends 
       auto delivery = (*silent)->next(0.2);
       if (delivery && *delivery) ++taken;
     }
-    first = std::make_unique<WorkerThread>(server, "third", std::make_unique<CountingRunner>(runs, mutex, 0));
+    first = std::make_unique<WorkerThread>(server, "third", runs.counting(0));
   });
   auto poison = tuner->measure(some_candidates(1, 500));
   if (!poison) FAIL(poison.error().message);
@@ -122,21 +116,13 @@ TEST_CASE("a worker may come before the first tuner") {
 
 TEST_CASE("a worker drains when it is asked to") {
   NEED_FLEET();
-  Server server;
-  auto bus = server.connect_as("tuner");
-  REQUIRE(ensure_streams(*bus));
-  std::multiset<uint64_t> runs;
-  std::mutex mutex;
+  TestFleet fleet;
+  auto& [server, bus, runs] = fleet;
   constexpr int kCandidates = 150;
-  WorkerThread a(server, "a", std::make_unique<CountingRunner>(runs, mutex, 0.02)),
-      b(server, "b", std::make_unique<CountingRunner>(runs, mutex, 0.02));
+  WorkerThread a(server, "a", runs.counting(0.02)), b(server, "b", runs.counting(0.02));
   auto tuner = open_tuner(server, "run");
   std::jthread later([&] {
-    const auto begun = [&] {
-      std::lock_guard lock(mutex);
-      return runs.size() >= 10;
-    };
-    while (!begun()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while (runs.size() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     CHECK(drain(*bus, server.access("tuner").key, "a"));
   });
   auto measured = tuner->measure(some_candidates(kCandidates));
