@@ -164,7 +164,9 @@ void remark_on_predictions(const BuildArguments& a, const driver::BuildReport& r
 // Writes each kernel, as it is after one pass of its lowering or at every stage, beside the library.
 Result<void> dump_kernels(const BuildArguments& a, const driver::Model& model, const driver::BuildOptions& options) {
   for (const target::Target& target : options.targets) {
-    TCC_TRY(const driver::Program program, driver::make_program(model, target, {options.store, options.threads, true}));
+    TCC_TRY(
+        const driver::Program program,
+        driver::make_program(model, target, {.store = options.store, .threads = options.threads, .estimated = true}));
     for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
       const std::string of = options.targets.size() == 1 ? "" : "." + target.name;
       const std::string task = std::to_string(i);
@@ -192,7 +194,8 @@ Result<bool> measure_missing(const BuildArguments& a, driver::Effort effort, con
   InterruptGuard interrupts;
   for (const target::Target& target : options.targets) {
     TCC_TRY_VOID(driver::check_tunable(target));
-    TCC_TRY(const driver::Program program, driver::make_program(model, target, {store.get(), options.threads, true}));
+    TCC_TRY(const driver::Program program,
+            driver::make_program(model, target, {.store = store.get(), .threads = options.threads, .estimated = true}));
     driver::TuneRequest request;
     request.target = target;
     request.options.threads = backend::backend_of(target).by_threads ? options.threads : 1;

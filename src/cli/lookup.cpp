@@ -289,7 +289,9 @@ Result<OpenTasks> open_tasks(const TaskArguments& arguments) {
   TCC_TRY(open.model, open_model(arguments.model));
   TCC_TRY(open.records, open_records(arguments.records));
   TCC_TRY(open.program,
-          driver::make_program(open.model, open.target, {open.records.all, threads_or_all(arguments.threads), true}));
+          driver::make_program(
+              open.model, open.target,
+              {.store = open.records.all, .threads = threads_or_all(arguments.threads), .estimated = true}));
   return open;
 }
 

@@ -154,7 +154,8 @@ Result<BuildReport> build_model(const Model& model, const BuildOptions& options)
   TCC_TRY_VOID(check_buildable(options.targets));
   for (const target::Target& target : options.targets) TCC_TRY_VOID(check_precision(model.source.precision, target));
   // The model is loaded. Optimize, fuse, tasks.
-  TCC_TRY(Program program, cut_into_tasks(model, options.targets.at(0), {options.store, options.threads, true}));
+  TCC_TRY(Program program, cut_into_tasks(model, options.targets.at(0),
+                                          {.store = options.store, .threads = options.threads, .estimated = true}));
   // Choose.
   BuildReport report;
   TCC_TRY(std::vector<search::ChosenArtifact> kernels, choose_kernels(program, options));

@@ -15,8 +15,8 @@ constexpr size_t kLeastDigits = 4;  // of a key, as find_task() takes them
 // Estimates err: forms that they put a little behind the direct one are measured as well.
 constexpr double kLeastGain = 1 / 1.3;
 // Without measurements only F(4x4, 3x3) is taken, and from this estimate on. The picks of cost models leave more of
-// such forms unused than of direct ones: with it ResNet-18 ran at 1.16 of its direct form, VGG-16 at 1.16 and ResNet-50
-// at 1.02; DenseNet-121, whose estimates are 1.7 to 1.93, at 0.93. Picks of F(2x2, 3x3) were slower than direct ones.
+// such forms unused than of direct ones: with it ResNet-18 ran at 1.17 of its direct form, VGG-16 at 1.28 and ResNet-50
+// at 1.04; DenseNet-121, whose estimates are 1.7 to 1.93, at 0.93. Picks of F(2x2, 3x3) were slower than direct ones.
 constexpr int64_t kUnmeasuredTile = 4;
 constexpr double kUnmeasuredGain = 2.1;
 

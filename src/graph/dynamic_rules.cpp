@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "dynamic_binder.h"
+#include "tcc/graph/integer_range.h"
 #include "tcc/support/check.h"
 
 namespace tcc::graph {
@@ -11,13 +12,11 @@ namespace {
 
 double least(DType dtype) {
   if (is_float(dtype)) return -std::numeric_limits<double>::infinity();
-  if (dtype == DType::kBool || is_unsigned(dtype)) return 0;
-  return -std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)) - 1);
+  return integer_range(dtype).least;
 }
 double greatest(DType dtype) {
   if (is_float(dtype)) return std::numeric_limits<double>::infinity();
-  if (dtype == DType::kBool) return 1;
-  return std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)) - (is_unsigned(dtype) ? 0 : 1)) - 1;
+  return integer_range(dtype).greatest;
 }
 
 SymbolicShape permuted(const SymbolicShape& shape, const std::vector<int64_t>& perm) {

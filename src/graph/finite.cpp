@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tcc/graph/integer_range.h"
 #include "tcc/graph/scalar.h"
 
 namespace tcc::graph {
@@ -25,24 +26,9 @@ std::optional<double> magnitude_of_constant(const Value& v) {
 }
 
 std::optional<double> magnitude_of_type(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return 1;
-    case DType::kU8:
-      return 255;
-    case DType::kI8:
-      return 128;
-    case DType::kU16:
-      return 65535;
-    case DType::kI16:
-      return 32768;
-    case DType::kI32:
-      return 0x1p31;
-    case DType::kI64:
-      return 0x1p63;
-    default:
-      return std::nullopt;
-  }
+  if (is_float(dtype) || is_wide_unsigned(dtype)) return std::nullopt;
+  const IntegerRange range = integer_range(dtype);
+  return std::max(-range.least, range.greatest);
 }
 
 class Bounds {

@@ -10,6 +10,7 @@
 
 #include "rewrite.h"
 #include "tcc/graph/finite.h"
+#include "tcc/graph/integer_range.h"
 
 namespace tcc::graph {
 namespace {
@@ -166,9 +167,9 @@ class RequantizationSimplifier {
     const Node* clip = maker(narrow->inputs[0], Op::kClip);
     if (clip == nullptr || value(clip->output).dtype != DType::kF32 || !read_once(clip->output)) return std::nullopt;
     const auto& limits = clip->as<ClipAttrs>();
-    const double low = narrow->as<CastAttrs>().to == DType::kU8 ? 0 : -128;
+    const IntegerRange range = integer_range(narrow->as<CastAttrs>().to);
     const bool whole = limits.min == std::trunc(limits.min) && limits.max == std::trunc(limits.max);
-    if (!whole || limits.min < low || limits.max > low + 255) return std::nullopt;
+    if (!whole || limits.min < range.least || limits.max > range.greatest) return std::nullopt;
     if (rounded(clip->inputs[0]).round == nullptr) return std::nullopt;
     // NaN would become 0.
     if (!largest_magnitude(graph_, clip->inputs[0])) return std::nullopt;

@@ -8,21 +8,17 @@
 
 #include "quantization.h"
 #include "small_types.h"
+#include "tcc/graph/integer_range.h"
 #include "tcc/support/text.h"
 
 namespace tcc::onnx {
 
 namespace {
 
-struct Range {
-  double low, high;
-};
-Result<Range> quantized_range(DType dtype, const SmallType* small = nullptr) {
-  if (small != nullptr) return Range{small->low(), small->high()};
-  if (dtype == DType::kU8) return Range{0, 255};
-  if (dtype == DType::kI8) return Range{-128, 127};
-  if (dtype == DType::kU16) return Range{0, 65535};
-  if (dtype == DType::kI16) return Range{-32768, 32767};
+Result<graph::IntegerRange> quantized_range(DType dtype, const SmallType* small = nullptr) {
+  if (small != nullptr) return graph::IntegerRange{small->low(), small->high()};
+  if (dtype != DType::kBool && !graph::is_float(dtype) && graph::dtype_size(dtype) < 4)
+    return graph::integer_range(dtype);
   return refuse(Refusal::kElementType, "quantized numbers of type {} are not supported", graph::dtype_name(dtype));
 }
 
@@ -106,12 +102,12 @@ Made dequantize(NodeContext& c, ValueId x, const Quantization& q, DType to) {
 
 Made quantize(NodeContext& c, const Made& x, const Quantization& q, DType to, const SmallType* small) {
   if (!x) return x;
-  TCC_TRY(Range range, quantized_range(to, small));
+  TCC_TRY(const graph::IntegerRange range, quantized_range(to, small));
   const Shape shape = c.value(*x).shape;
   Made scale = c.cast(spread_parameter(c, q.scale, shape, q), DType::kF32);
   Made y = c.unary(UnaryFn::kRound, c.arithmetic(Op::kDiv, c.cast(x, DType::kF32), scale));
   if (q.zero) y = c.arithmetic(Op::kAdd, y, c.cast(spread_parameter(c, *q.zero, shape, q), DType::kF32));
-  return c.cast(c.emit(Op::kClip, graph::ClipAttrs{range.low, range.high}, {y}), to);
+  return c.cast(c.emit(Op::kClip, graph::ClipAttrs{range.least, range.greatest}, {y}), to);
 }
 
 namespace {
@@ -224,7 +220,7 @@ namespace {
 // Integers minus their zero point, in a type that holds sums of their products exactly.
 Made exact_operand(NodeContext& c, size_t input, size_t zero, int64_t axis) {
   const graph::Value& x = c.input_value(input);
-  TCC_TRY([[maybe_unused]] Range range, quantized_range(x.dtype));
+  TCC_TRY([[maybe_unused]] const graph::IntegerRange range, quantized_range(x.dtype));
   const Shape shape = x.shape;
   const DType dtype = x.dtype;
   if (shape.empty()) return input_error("input {} is a scalar", input);

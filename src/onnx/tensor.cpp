@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "small_types.h"
+#include "tcc/graph/integer_range.h"
 #include "tcc/graph/refusal.h"
 #include "tcc/onnx/importer.h"
 #include "tcc/support/check.h"
@@ -132,10 +133,10 @@ Result<graph::Constant> read_typed_fields(const tcc_onnx::Tensor& tensor, DType 
     case DType::kI16:
     case DType::kU16: {
       // Fields are wider than the elements. A zero point of 300 is an error of the file, not one of 44.
-      const int32_t values = 1 << 8 * graph::dtype_size(dtype), low = graph::is_unsigned(dtype) ? 0 : -values / 2;
+      const graph::IntegerRange range = graph::integer_range(dtype);
       for (int i = 0; i < tensor.int32_data_size(); ++i)
-        if (const int32_t v = tensor.int32_data(i); v < low || v >= low + values)
-          return input_error("{}: element {} is {}, expected {} to {} ({})", what, i, v, low, low + values - 1,
+        if (const int32_t v = tensor.int32_data(i); v < range.least || v > range.greatest)
+          return input_error("{}: element {} is {}, expected {} to {} ({})", what, i, v, range.least, range.greatest,
                              graph::dtype_name(dtype));
       return graph::is_byte(dtype) ? convert<uint8_t>(tensor.int32_data(), count, what)
                                    : convert<uint16_t>(tensor.int32_data(), count, what);

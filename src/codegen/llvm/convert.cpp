@@ -67,8 +67,8 @@ FloatRange float_range(ir::Expr e) {
   }
   if (e->kind == ir::ExprKind::kCast) {
     const ir::Type from = ir::as<ir::Unary>(e)->a->type;
-    if (from == ir::Type::kU8) return {0, 255, true};
-    if (from == ir::Type::kI8) return {-128, 127, true};
+    // Long integers may be rounded up.
+    if (ir::is_integer(from)) return {least_of(from), limit_of(from) - (bits_of(from) < 32 ? 1 : 0), true};
     return {.number = !ir::is_float(from)};
   }
   if (e->kind == ir::ExprKind::kMin || e->kind == ir::ExprKind::kMax) {
