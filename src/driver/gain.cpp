@@ -78,10 +78,12 @@ Result<Gain> measure_gain(const Model& model, const GainOptions& options) {
   TCC_TRY(const BenchReport first, bench_library(before, bench));
   TCC_TRY(const BenchReport second, bench_library(after, bench));
   for (const KernelTime& k : second.kernels) {
-    // Another form of a convolution has another key.
-    const auto same = std::find_if(first.kernels.begin(), first.kernels.end(), [&](const KernelTime& o) {
-      return o.key == k.key || (!k.nodes.empty() && o.nodes == k.nodes);
-    });
+    auto same =
+        std::find_if(first.kernels.begin(), first.kernels.end(), [&](const KernelTime& o) { return o.key == k.key; });
+    // Another form of a convolution has another key. Kernels of one node have the same list of nodes.
+    if (same == first.kernels.end() && !k.nodes.empty())
+      same = std::find_if(first.kernels.begin(), first.kernels.end(),
+                          [&](const KernelTime& o) { return o.nodes == k.nodes; });
     if (same == first.kernels.end() || !(k.time.median < (1 - kNoise) * same->time.median)) continue;
     gain.tasks.push_back({k.key, k.workload, k.weight, same->time.median, k.time.median});
   }
