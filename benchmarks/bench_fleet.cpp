@@ -2,7 +2,8 @@
 //   fleet.1worker, .16workers, .64workers   candidates a second, each taking 50 ms that are slept away
 //   fleet.overhead                          processor time of the tuner for a candidate
 //   fleet.lost                              a tuning whose workers, server and tuner are killed, against one in peace
-//   fleet.2cores                            real measuring by two workers, pinned to a core each, against one
+//   fleet.2cores                            real measuring by two workers, pinned to a core each, against one:
+//                                           medians of turns
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -400,8 +401,8 @@ void add_lost_row(std::vector<Row>& rows) {
   rows.push_back({"fleet.lost", right ? 1.0 : 0.0, "bool"});
 }
 
-// Candidates a second of a tuning with real measuring, and its best times.
-std::pair<double, std::map<uint64_t, double>> real_rate(int workers, const std::vector<int>& cpus, int64_t trials) {
+// Candidates a second of a tuning with real measuring, and the sum of its tasks' best times.
+std::pair<double, double> real_rate(int workers, const std::vector<int>& cpus, int64_t trials) {
   BenchServer server;
   server.start();
   std::vector<Child> children;
@@ -456,20 +457,31 @@ std::pair<double, std::map<uint64_t, double>> real_rate(int workers, const std::
       ++records;
       if (double& b = best[r.task]; b == 0 || r.median < b) b = r.median;
     }
-  return {static_cast<double>(records) / seconds, best};
+  double sum = 0;
+  for (const auto& [task, b] : best) sum += b;
+  return {static_cast<double>(records) / seconds, sum};
 }
 
 void add_two_cores_row(std::vector<Row>& rows) {
   if (!wanted("fleet.2cores")) return;
-  const std::vector<int> cpus = usable_cpus();
+  std::vector<int> cpus = usable_cpus();
   if (cpus.size() < 2) return;
+  cpus.resize(2);
+  const std::vector<int> reversed(cpus.rbegin(), cpus.rend());
   constexpr int64_t kTrials = 256;  // 64 a task, as `tcc tune` has it
-  const auto one = real_rate(1, cpus, kTrials), two = real_rate(2, cpus, kTrials);
-  rows.push_back({"fleet.2cores", two.first, "candidates/s", "1 core", one.first, two.first / one.first});
-  double sum_one = 0, sum_two = 0;
-  for (const auto& [task, seconds] : one.second) sum_one += seconds;
-  for (const auto& [task, seconds] : two.second) sum_two += seconds;
-  rows.push_back({"fleet.2cores.best", sum_two * 1e3, "ms", "1 core", sum_one * 1e3, sum_one / sum_two});
+  constexpr int kTurns = 4;
+  std::vector<double> rates[2], bests[2];  // of one worker, of two
+  for (int turn = 0; turn < kTurns; ++turn)
+    for (int workers = 1; workers <= 2; ++workers) {
+      // Cores may differ: each is the only one in every second turn.
+      const auto [rate, best] = real_rate(workers, turn % 2 == 0 ? cpus : reversed, kTrials);
+      std::fprintf(stderr, "fleet.2cores: %d of %d, %d workers: %.2f candidates/s\n", turn + 1, kTurns, workers, rate);
+      rates[workers - 1].push_back(rate);
+      bests[workers - 1].push_back(best);
+    }
+  const double rate[] = {median(rates[0]), median(rates[1])}, best[] = {median(bests[0]), median(bests[1])};
+  rows.push_back({"fleet.2cores", rate[1], "candidates/s", "1 core", rate[0], rate[1] / rate[0]});
+  rows.push_back({"fleet.2cores.best", best[1] * 1e3, "ms", "1 core", best[0] * 1e3, best[0] / best[1]});
 }
 
 #endif
