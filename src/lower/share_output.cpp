@@ -5,6 +5,8 @@
 //    its output and nothing else writes this one, so by the numbers each iteration writes all of its box, and the boxes
 //    do not overlap: no other iteration sees the contents of the box meanwhile;
 //  - nothing reads T behind the statement, which itself reads just the element that it writes.
+// It pays where vectors run along the last dimension: order_local_dims gives T another order where they do not, and the
+// elements of such a vector are far apart in O.
 #include "lower/share_output.h"
 
 #include <algorithm>
@@ -115,7 +117,9 @@ class OutputFinder {
       plain &= of_output.empty();
     });
     collect_loads(store->value, temp, own_reads);
-    if (!plain || reads.empty() || reads.size() != own_reads.size() || touches_by_instruction(temp)) return false;
+    if (!plain || reads.empty() || reads.size() != own_reads.size() || touches_by_instruction(temp) ||
+        has_vectors_across_rows(temp))
+      return false;
     std::vector<Expr> origin = origin_of(*store, own_reads);
     if (origin.empty() || iterations < 0 || iterations * elements(*t) != elements(*output_)) return false;
     found_ = Sharing{&scope, temp, output_->id, std::move(origin)};
@@ -136,6 +140,27 @@ class OutputFinder {
       return !found;
     });
     return found;
+  }
+
+  // A vector of the buffer's elements runs along another dimension than the last.
+  bool has_vectors_across_rows(Id buffer) const {
+    std::vector<Id> lanes;
+    visit(k_.root, [&](Stmt s) {
+      if (const Loop* l = as<Loop>(s); l != nullptr && l->loop_kind == LoopKind::kVectorized) lanes.push_back(l->id);
+      return true;
+    });
+    bool across = false;
+    const auto look = [&](std::span<const Expr> indices) {
+      for (size_t d = 0; d + 1 < indices.size(); ++d) across |= mentions_any(indices[d], lanes);
+    };
+    visit(k_.root, [&](Stmt s) {
+      if (const Store* st = as<Store>(s); st != nullptr && st->buffer == buffer) look(st->indices);
+      return !across;
+    });
+    visit_loads(k_.root, [&](const Load& l) {
+      if (l.buffer == buffer) look(l.indices);
+    });
+    return across;
   }
 
   // r; empty where it depends on more than the loops around the scope, or on which load one looks at.
