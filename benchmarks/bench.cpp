@@ -44,6 +44,8 @@ const std::vector<Suite>& suites() {
       {"space", "a dense layer over spaces that grow by a module at a time", run_space_suite},
       {"construction", "Roller and Gensor: milliseconds an operator, and their programs beside the best known",
        run_construction_suite},
+      {"shapes", "MobileNet-V2 at other widths than that which has records: making libraries and running them",
+       run_other_shapes_suite},
       {"cuda-compile", "NVRTC on default schedules: ms a kernel on one core, two threads beside one",
        run_cuda_compile_suite},
       {"cuda-static", "what the model chooses for a100 out of the spaces of a GEMM, judged without a device",

@@ -60,6 +60,7 @@ std::vector<Row> run_tuning_suite(double seconds);
 std::vector<Row> run_search_quality_suite(double seconds);
 std::vector<Row> run_space_suite(double seconds);
 std::vector<Row> run_construction_suite(double seconds);
+std::vector<Row> run_other_shapes_suite(double seconds);
 // Its rows effort0.NETWORK: networks built without records beside their tuned libraries, and the seconds of the build.
 void add_effort_rows(std::vector<Row>& rows);
 std::vector<Row> run_cost_models_suite(double seconds);

@@ -116,8 +116,10 @@ class Child {
   pid_t pid_ = -1;
 };
 
-Child run_program(std::vector<std::string> words, const std::vector<int>& cpus = {}) {
-  return Child([words, cpus]() mutable {
+// `out`: a file for its standard output.
+Child run_program(std::vector<std::string> words, const std::vector<int>& cpus = {}, const std::string& out = "") {
+  return Child([words, cpus, out]() mutable {
+    if (!out.empty()) dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
     if (!cpus.empty()) {
       cpu_set_t set;
       CPU_ZERO(&set);
@@ -401,51 +403,35 @@ void add_lost_row(std::vector<Row>& rows) {
   rows.push_back({"fleet.lost", right ? 1.0 : 0.0, "bool"});
 }
 
-// Candidates a second of a tuning with real measuring, and the sum of its tasks' best times.
-std::pair<double, double> real_rate(int workers, const std::vector<int>& cpus, int64_t trials) {
-  BenchServer server;
-  server.start();
-  std::vector<Child> children;
-  for (int i = 0; i < workers; ++i)
-    children.push_back(run_program({TCC_PROGRAM_PATH, "fleet", "work", "--fleet", server.url(), "--fleet-secrets",
-                                    server.secrets("worker"), "--threads", "1", "--quiet", "--user", "root"},
-                                   {cpus[static_cast<size_t>(i)]}));
-  const std::string db = server.path("real.db");
-  const std::vector<std::string> words = {TCC_PROGRAM_PATH,
-                                          "tune",
-                                          "zoo:resnet18",
-                                          "--image",
-                                          "64",
-                                          "--tasks",
-                                          "0-3",
-                                          "--threads",
-                                          "1",
-                                          "--trials",
-                                          std::to_string(trials),
-                                          "--strategy",
-                                          "random",
-                                          "--db",
-                                          db,
-                                          "--quiet",
-                                          "--fleet",
-                                          server.url(),
-                                          "--fleet-secrets",
-                                          server.secrets("tuner"),
-                                          "--json"};
-  const std::string json_path = server.path("out.json");
-  const Stopwatch watch;
-  Child tuner([&, copy = std::vector<std::string>(words)]() mutable {
-    const int out = open(json_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    dup2(out, 1);
-    std::vector<char*> argv;
-    for (std::string& word : copy) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    execvp(argv[0], argv.data());
-  });
-  TCC_CHECK(tuner.end(0) == 0, "the tuning failed");
+// What a tuning with real measuring says of itself.
+struct RealRun {
+  double rate = 0;  // candidates a second
+  double best = 0;  // sum of the tasks' best times
+};
+
+std::vector<std::string> real_words(const std::string& db, int64_t trials) {
+  return {TCC_PROGRAM_PATH,
+          "tune",
+          "zoo:resnet18",
+          "--image",
+          "64",
+          "--tasks",
+          "0-3",
+          "--threads",
+          "1",
+          "--trials",
+          std::to_string(trials),
+          "--strategy",
+          "random",
+          "--db",
+          db,
+          "--quiet",
+          "--json"};
+}
+
+RealRun read_run(const std::string& json_path, const std::string& db) {
   const std::string text = read_file(json_path).value();
-  const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
-  const auto summary = nlohmann::json::parse(last);
+  const auto summary = nlohmann::json::parse(text.substr(text.rfind('\n', text.size() - 2) + 1));
   const double seconds =
       summary.at("phases").at("measure").get<double>() + summary.at("phases").at("compile").get<double>();
   std::map<uint64_t, double> best;
@@ -457,9 +443,25 @@ std::pair<double, double> real_rate(int workers, const std::vector<int>& cpus, i
       ++records;
       if (double& b = best[r.task]; b == 0 || r.median < b) b = r.median;
     }
-  double sum = 0;
-  for (const auto& [task, b] : best) sum += b;
-  return {static_cast<double>(records) / seconds, sum};
+  RealRun out{static_cast<double>(records) / seconds, 0};
+  for (const auto& [task, b] : best) out.best += b;
+  return out;
+}
+
+// By a fleet of workers, pinned to a core each.
+RealRun real_run(int workers, const std::vector<int>& cpus, int64_t trials) {
+  BenchServer server;
+  server.start();
+  std::vector<Child> children;
+  for (int i = 0; i < workers; ++i)
+    children.push_back(run_program({TCC_PROGRAM_PATH, "fleet", "work", "--fleet", server.url(), "--fleet-secrets",
+                                    server.secrets("worker"), "--threads", "1", "--quiet", "--user", "root"},
+                                   {cpus[static_cast<size_t>(i)]}));
+  const std::string db = server.path("real.db"), json_path = server.path("out.json");
+  std::vector<std::string> words = real_words(db, trials);
+  words.insert(words.end(), {"--fleet", server.url(), "--fleet-secrets", server.secrets("tuner")});
+  TCC_CHECK(run_program(words, {}, json_path).end(0) == 0, "the tuning failed");
+  return read_run(json_path, db);
 }
 
 void add_two_cores_row(std::vector<Row>& rows) {
@@ -474,10 +476,11 @@ void add_two_cores_row(std::vector<Row>& rows) {
   for (int turn = 0; turn < kTurns; ++turn)
     for (int workers = 1; workers <= 2; ++workers) {
       // Cores may differ: each is the only one in every second turn.
-      const auto [rate, best] = real_rate(workers, turn % 2 == 0 ? cpus : reversed, kTrials);
-      std::fprintf(stderr, "fleet.2cores: %d of %d, %d workers: %.2f candidates/s\n", turn + 1, kTurns, workers, rate);
-      rates[workers - 1].push_back(rate);
-      bests[workers - 1].push_back(best);
+      const RealRun run = real_run(workers, turn % 2 == 0 ? cpus : reversed, kTrials);
+      std::fprintf(stderr, "fleet.2cores: turn %d of %d, %d workers: %.2f candidates/s\n", turn + 1, kTurns, workers,
+                   run.rate);
+      rates[workers - 1].push_back(run.rate);
+      bests[workers - 1].push_back(run.best);
     }
   const double rate[] = {median(rates[0]), median(rates[1])}, best[] = {median(bests[0]), median(bests[1])};
   rows.push_back({"fleet.2cores", rate[1], "candidates/s", "1 core", rate[0], rate[1] / rate[0]});

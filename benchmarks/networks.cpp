@@ -139,6 +139,7 @@ NetworkBench::NetworkBench(std::string folder, TuningLimits limits)
 std::vector<std::string> NetworkBench::named(const std::string& command, const Network& network) {
   std::vector<std::string> words{command, network.model, "--quiet"};
   if (network.seed) words.insert(words.end(), {"--reseed-weights", std::to_string(*network.seed)});
+  words.insert(words.end(), network.sizes.begin(), network.sizes.end());
   return words;
 }
 

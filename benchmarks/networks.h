@@ -15,8 +15,9 @@ namespace tcc::benchmarks {
 
 struct Network {
   std::string name;
-  std::string model;             // zoo:NAME or a file
-  std::optional<uint64_t> seed;  // of weights in place of the file's
+  std::string model;                    // zoo:NAME or a file
+  std::optional<uint64_t> seed;         // of weights in place of the file's
+  std::vector<std::string> sizes = {};  // further words for `tcc`, as --width 75
 };
 
 // The zoo, then the files of `folder` in order of their names. Files that are called light_* have had their weights
