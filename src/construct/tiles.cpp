@@ -115,6 +115,17 @@ Problem::Problem(const TileNest& nest, const target::Target& target, int64_t thr
       quotient = false;
     }
   }
+  for (size_t a = 0; a < axes(); ++a) {
+    const int64_t align = alignment(0, a);
+    for (int64_t size : candidates_[a]) {
+      if (!within_limit(0, a, size)) break;
+      if (size % align == 0 || size == nest_.axes[a].sampled) {
+        unaligned_[a] = 0;
+        break;
+      }
+      unaligned_[a] = size;
+    }
+  }
 }
 
 Tiles Problem::smallest() const {
@@ -140,9 +151,13 @@ int64_t Problem::alignment(size_t level, size_t axis) const {
   return std::max<int64_t>(elements / std::max<int64_t>(a.unit, 1), 1);
 }
 
+bool Problem::is_aligned(size_t level, size_t axis, int64_t size) const {
+  return size % alignment(level, axis) == 0 || size == nest_.axes[axis].sampled ||
+         (level == 0 && size == unaligned_[axis]);
+}
+
 int64_t Problem::next(const Tiles& tiles, size_t level, size_t axis, const Step& step) const {
   const int64_t now = tiles.size[level][axis], inner = level == 0 ? 1 : tiles.size[level - 1][axis];
-  const int64_t align = step.aligned ? alignment(level, axis) : 1;
   const Axis& a = nest_.axes[axis];
   auto nests = [&](int64_t size) { return step.within == 0 || step.within % size == 0; };
   if (a.free && level > 0) {
@@ -157,7 +172,7 @@ int64_t Problem::next(const Tiles& tiles, size_t level, size_t axis, const Step&
   }
   for (int64_t size : candidates_[axis])
     if (size > now && size <= step.most && size % inner == 0 && size % tiles.vthreads[axis] == 0 && nests(size) &&
-        (size % align == 0 || size == a.sampled) && within_limit(level, axis, size))
+        (!step.aligned || is_aligned(level, axis, size)) && within_limit(level, axis, size))
       return size;
   return 0;
 }
@@ -382,9 +397,7 @@ bool Problem::fits_memory(const Tiles& tiles, size_t level) const {
 bool Problem::aligned(const Tiles& tiles, size_t level) const {
   if (level == 0 && !machine_.gpu) {
     for (size_t a = 0; a < axes(); ++a)
-      if (const int64_t align = alignment(0, a);
-          tiles.size[0][a] % align != 0 && tiles.size[0][a] != nest_.axes[a].sampled)
-        return false;
+      if (!is_aligned(0, a, tiles.size[0][a])) return false;
     // Roller's rule of execution units: as many sums at a time as keep the core's arithmetic busy.
     return !nest_.has_reduction() || independent_sums(tiles) >= machine_.sums_in_flight;
   }

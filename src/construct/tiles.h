@@ -114,6 +114,9 @@ class Problem {
   std::array<double, kMaxAxes> sizes(const Tiles& tiles, size_t level) const;
   double count_tiles(const Tiles& tiles, size_t level, bool reductions) const;
   int64_t alignment(size_t level, size_t axis) const;
+  // Whether the level's rule of alignment allows the size: a multiple, the whole axis, or the largest size of a
+  // register tile where none of its sizes is a multiple.
+  bool is_aligned(size_t level, size_t axis, int64_t size) const;
   double cpu_seconds(const Tiles& tiles) const;
   double gpu_seconds(const Tiles& tiles) const;
   bool within_limit(size_t level, size_t axis, int64_t size) const;
@@ -126,6 +129,7 @@ class Problem {
   Machine machine_;
   std::array<uint32_t, kMaxLevels> adjustable_ = {};
   std::array<std::vector<int64_t>, kMaxAxes> candidates_;  // sizes in units, ascending
+  std::array<int64_t, kMaxAxes> unaligned_ = {};           // the largest register tile where no size is aligned, or 0
 };
 
 }  // namespace tcc::construct

@@ -176,6 +176,22 @@ TEST_CASE("sizes nest: a tile divides the slower memory's, and all of them the e
   }
 }
 
+TEST_CASE("an axis without whole vectors gets the largest tile of registers that divides it") {
+  // 94 = 2 * 47: no divisor is a multiple of eight lanes, and 94 is above the limit of a factor.
+  const construct::Problem problem(product_nest(48, 94, 100), named_target("x86-64-v3"), 1, 0);
+  for (const construct::Options& options : all_options()) {
+    if (options.reading == construct::Reading::kLiteral) continue;  // it leaves the registers at once
+    const construct::Found found = options.method == construct::Method::kRoller
+                                       ? construct::roller(problem, options, options.variant)
+                                       : construct::gensor(problem, options, 16, Rng(3));
+    REQUIRE_FALSE(found.results.empty());
+    CHECK(std::any_of(found.results.begin(), found.results.end(), [](const auto& t) { return t.size[0][1] == 47; }));
+  }
+  construct::Tiles tiles = problem.smallest();
+  CHECK(problem.next(tiles, 0, 1, {.aligned = true}) == 47);
+  CHECK(problem.next(tiles, 0, 1, {}) == 2);
+}
+
 TEST_CASE("constructed programs of odd shapes compute what the naive nest computes, on a CPU") {
   const target::Target target = named_target("x86-64-v3");
   for (const task::Task& task : odd_tasks()) {
