@@ -152,8 +152,16 @@ int64_t Problem::alignment(size_t level, size_t axis) const {
 }
 
 bool Problem::is_aligned(size_t level, size_t axis, int64_t size) const {
-  return size % alignment(level, axis) == 0 || size == nest_.axes[axis].sampled ||
-         (level == 0 && size == unaligned_[axis]);
+  if (size % alignment(level, axis) == 0 || size == nest_.axes[axis].sampled) return true;
+  if (level == 0) return size == unaligned_[axis];
+  return cannot_align(level, axis) && size % std::max<int64_t>(unaligned_[axis], 1) == 0;
+}
+
+bool Problem::cannot_align(size_t level, size_t axis) const {
+  if (nest_.axes[axis].is_vector) return unaligned_[axis] > 0;
+  const int64_t align = alignment(level, axis), whole = nest_.axes[axis].sampled;
+  return whole > align && std::none_of(candidates_[axis].begin(), candidates_[axis].end(),
+                                       [&](int64_t size) { return size < whole && size % align == 0; });
 }
 
 int64_t Problem::next(const Tiles& tiles, size_t level, size_t axis, const Step& step) const {
@@ -409,7 +417,7 @@ bool Problem::aligned(const Tiles& tiles, size_t level) const {
   // Roller's rule of memory transactions: the contiguous axis of each input is read in whole ones.
   for (const Access& access : nest_.accesses)
     for (size_t a = 0; a < axes(); ++a) {
-      if (access.output || access.stride[a] != 1) continue;
+      if (access.output || access.stride[a] != 1 || cannot_align(level, a)) continue;
       const double size = elements(tiles, level, a);
       const double bytes = size * static_cast<double>(access.bytes);
       if (size < static_cast<double>(nest_.axes[a].extent) &&

@@ -114,9 +114,11 @@ class Problem {
   std::array<double, kMaxAxes> sizes(const Tiles& tiles, size_t level) const;
   double count_tiles(const Tiles& tiles, size_t level, bool reductions) const;
   int64_t alignment(size_t level, size_t axis) const;
-  // Whether the level's rule of alignment allows the size: a multiple, the whole axis, or the largest size of a
-  // register tile where none of its sizes is a multiple.
+  // Whether the level's rule of alignment allows the size: a multiple, or the whole axis. Where no size of a register
+  // tile is one of these: the largest one, and whole numbers of it in slower levels. Other long axes that cannot be
+  // aligned may have any size there.
   bool is_aligned(size_t level, size_t axis, int64_t size) const;
+  bool cannot_align(size_t level, size_t axis) const;
   double cpu_seconds(const Tiles& tiles) const;
   double gpu_seconds(const Tiles& tiles) const;
   bool within_limit(size_t level, size_t axis, int64_t size) const;

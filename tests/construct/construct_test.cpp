@@ -177,8 +177,8 @@ TEST_CASE("sizes nest: a tile divides the slower memory's, and all of them the e
 }
 
 TEST_CASE("an axis without whole vectors gets the largest tile of registers that divides it") {
-  // 94 = 2 * 47: no divisor is a multiple of eight lanes, and 94 is above the limit of a factor.
-  const construct::Problem problem(product_nest(48, 94, 100), named_target("x86-64-v3"), 1, 0);
+  // 94 = 2 * 47: no divisor is a multiple of sixteen lanes, and 94 is above the limit of a factor.
+  const construct::Problem problem(product_nest(48, 94, 100), named_target("x86-64-v4"), 1, 0);
   for (const construct::Options& options : all_options()) {
     if (options.reading == construct::Reading::kLiteral) continue;  // it leaves the registers at once
     const construct::Found found = options.method == construct::Method::kRoller
