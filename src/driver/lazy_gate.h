@@ -13,7 +13,8 @@ namespace tcc::driver {
 class LazyGate {
  public:
   LazyGate(const target::Target& target, int64_t threads) : target_(target), threads_(threads) {}
-  // Empty where programs of the target do not run on this machine. Must not outlive this; calls take turns.
+  // Empty where programs of the target do not run on this machine. Must not outlive this. Calls on several threads make
+  // inputs and references at once, and run programs in turns.
   search::Gate gate();
 
  private:

@@ -315,9 +315,10 @@ Result<std::optional<Chosen>> relative_program(const task::Task& task, const tar
   return std::optional<Chosen>();
 }
 
-Gate make_gate(measure::Measurer& measurer, const target::Target& target) {
-  return [&measurer, target](const task::Task& task, const Chosen& chosen) -> Result<void> {
+Gate make_gate(measure::Measurer& measurer, const target::Target& target, std::mutex* turns) {
+  return [&measurer, target, turns](const task::Task& task, const Chosen& chosen) -> Result<void> {
     TCC_TRY(auto prepared, measurer.prepare(task.kernel, target));
+    const auto lock = turns != nullptr ? std::unique_lock(*turns) : std::unique_lock<std::mutex>();
     measure::Candidate candidate;
     candidate.nest_hash = chosen.nest_hash;
     candidate.task = prepared.get();

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -266,8 +267,9 @@ struct Chosen {
 };
 // Whether a program of this task gives right results: makes it, runs it, and says what is wrong.
 using Gate = std::function<Result<void>(const task::Task&, const Chosen&)>;
-// The measurer's numeric gate. The measurer must outlive it; one call at a time.
-Gate make_gate(measure::Measurer& measurer, const target::Target& target);
+// The measurer's numeric gate, which the measurer must outlive. `turns` is held while a program runs, and calls on
+// several threads make their inputs and references at once; without it: one call at a time.
+Gate make_gate(measure::Measurer& measurer, const target::Target& target, std::mutex* turns = nullptr);
 
 // How a task's default schedule is chosen.
 struct Defaults {
