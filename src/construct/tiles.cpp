@@ -125,6 +125,15 @@ Problem::Problem(const TileNest& nest, const target::Target& target, int64_t thr
       }
       unaligned_[a] = size;
     }
+    const int64_t whole = nest_.axes[a].sampled;
+    for (size_t l = 0; l < levels(); ++l) {
+      const auto is_multiple = [&, step = alignment(l, a)](int64_t size) { return size < whole && size % step == 0; };
+      const bool never =
+          nest_.axes[a].is_vector
+              ? unaligned_[a] > 0
+              : whole > alignment(l, a) && std::none_of(candidates_[a].begin(), candidates_[a].end(), is_multiple);
+      if (never) cannot_align_[l] |= 1u << a;
+    }
   }
 }
 
@@ -155,13 +164,6 @@ bool Problem::is_aligned(size_t level, size_t axis, int64_t size) const {
   if (size % alignment(level, axis) == 0 || size == nest_.axes[axis].sampled) return true;
   if (level == 0) return size == unaligned_[axis];
   return cannot_align(level, axis) && size % std::max<int64_t>(unaligned_[axis], 1) == 0;
-}
-
-bool Problem::cannot_align(size_t level, size_t axis) const {
-  if (nest_.axes[axis].is_vector) return unaligned_[axis] > 0;
-  const int64_t align = alignment(level, axis), whole = nest_.axes[axis].sampled;
-  return whole > align && std::none_of(candidates_[axis].begin(), candidates_[axis].end(),
-                                       [&](int64_t size) { return size < whole && size % align == 0; });
 }
 
 int64_t Problem::next(const Tiles& tiles, size_t level, size_t axis, const Step& step) const {

@@ -118,7 +118,7 @@ class Problem {
   // tile is one of these: the largest one, and whole numbers of it in slower levels. Other long axes that cannot be
   // aligned may have any size there.
   bool is_aligned(size_t level, size_t axis, int64_t size) const;
-  bool cannot_align(size_t level, size_t axis) const;
+  bool cannot_align(size_t level, size_t axis) const { return cannot_align_[level] >> axis & 1; }
   double cpu_seconds(const Tiles& tiles) const;
   double gpu_seconds(const Tiles& tiles) const;
   bool within_limit(size_t level, size_t axis, int64_t size) const;
@@ -131,6 +131,7 @@ class Problem {
   Machine machine_;
   std::array<uint32_t, kMaxLevels> adjustable_ = {};
   std::array<std::vector<int64_t>, kMaxAxes> candidates_;  // sizes in units, ascending
+  std::array<uint32_t, kMaxLevels> cannot_align_ = {};     // axes, by level
   std::array<int64_t, kMaxAxes> unaligned_ = {};           // the largest register tile where no size is aligned, or 0
 };
 
