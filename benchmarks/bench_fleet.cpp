@@ -409,26 +409,6 @@ struct RealRun {
   double best = 0;  // sum of the tasks' best times
 };
 
-std::vector<std::string> real_words(const std::string& db, int64_t trials) {
-  return {TCC_PROGRAM_PATH,
-          "tune",
-          "zoo:resnet18",
-          "--image",
-          "64",
-          "--tasks",
-          "0-3",
-          "--threads",
-          "1",
-          "--trials",
-          std::to_string(trials),
-          "--strategy",
-          "random",
-          "--db",
-          db,
-          "--quiet",
-          "--json"};
-}
-
 RealRun read_run(const std::string& json_path, const std::string& db) {
   const std::string text = read_file(json_path).value();
   const auto summary = nlohmann::json::parse(text.substr(text.rfind('\n', text.size() - 2) + 1));
@@ -458,8 +438,27 @@ RealRun real_run(int workers, const std::vector<int>& cpus, int64_t trials) {
                                     server.secrets("worker"), "--threads", "1", "--quiet", "--user", "root"},
                                    {cpus[static_cast<size_t>(i)]}));
   const std::string db = server.path("real.db"), json_path = server.path("out.json");
-  std::vector<std::string> words = real_words(db, trials);
-  words.insert(words.end(), {"--fleet", server.url(), "--fleet-secrets", server.secrets("tuner")});
+  const std::vector<std::string> words = {TCC_PROGRAM_PATH,
+                                          "tune",
+                                          "zoo:resnet18",
+                                          "--image",
+                                          "64",
+                                          "--tasks",
+                                          "0-3",
+                                          "--threads",
+                                          "1",
+                                          "--trials",
+                                          std::to_string(trials),
+                                          "--strategy",
+                                          "random",
+                                          "--db",
+                                          db,
+                                          "--quiet",
+                                          "--json",
+                                          "--fleet",
+                                          server.url(),
+                                          "--fleet-secrets",
+                                          server.secrets("tuner")};
   TCC_CHECK(run_program(words, {}, json_path).end(0) == 0, "the tuning failed");
   return read_run(json_path, db);
 }

@@ -117,11 +117,11 @@ class OutputFinder {
       plain &= of_output.empty();
     });
     collect_loads(store->value, temp, own_reads);
-    if (!plain || reads.empty() || reads.size() != own_reads.size() || touches_by_instruction(temp) ||
+    if (!plain || reads.empty() || reads.size() != own_reads.size() || touches_by_instruction(temp)) return false;
+    std::vector<Expr> origin = origin_of(*store, own_reads);
+    if (origin.empty() || iterations < 0 || iterations * elements(*t) != elements(*output_) ||
         has_vectors_across_rows(temp))
       return false;
-    std::vector<Expr> origin = origin_of(*store, own_reads);
-    if (origin.empty() || iterations < 0 || iterations * elements(*t) != elements(*output_)) return false;
     found_ = Sharing{&scope, temp, output_->id, std::move(origin)};
     return true;
   }
