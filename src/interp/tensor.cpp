@@ -1,5 +1,8 @@
 #include "tcc/interp/tensor.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "interp/value.h"
 #include "tcc/support/check.h"
 #include "tcc/support/rng.h"
@@ -29,6 +32,27 @@ void store_number(ir::Type type, void* data, int64_t index, double value) {
     r.i = saturate_to(type, value);
   }
   store_element(type, static_cast<std::byte*>(data), index, r);
+}
+void load_numbers(ir::Type type, const void* data, std::span<double> values) {
+  const auto n = static_cast<int64_t>(values.size());
+  if (type == ir::Type::kF32) {
+    std::copy_n(static_cast<const float*>(data), values.size(), values.begin());
+  } else if (type == ir::Type::kF64) {
+    if (n > 0) std::memcpy(values.data(), data, values.size_bytes());
+  } else {
+    for (int64_t i = 0; i < n; ++i) values[static_cast<size_t>(i)] = load_number(type, data, i);
+  }
+}
+void store_numbers(ir::Type type, void* data, std::span<const double> values) {
+  const auto n = static_cast<int64_t>(values.size());
+  if (type == ir::Type::kF32) {
+    auto* to = static_cast<float*>(data);
+    for (size_t i = 0; i < values.size(); ++i) to[i] = static_cast<float>(values[i]);
+  } else if (type == ir::Type::kF64) {
+    if (n > 0) std::memcpy(data, values.data(), values.size_bytes());
+  } else {
+    for (int64_t i = 0; i < n; ++i) store_number(type, data, i, values[static_cast<size_t>(i)]);
+  }
 }
 double round_to_type(double value, ir::Type type) {
   return ir::is_float(type) ? round_to(type, value) : static_cast<double>(saturate_to(type, value));
@@ -70,12 +94,12 @@ TensorData TensorData::make_random_integers(ir::Type type, std::span<const int64
 TensorData TensorData::from_doubles(ir::Type type, std::span<const int64_t> shape, std::span<const double> values) {
   TensorData t = zeros(type, shape);
   TCC_CHECK(t.size() == static_cast<int64_t>(values.size()), "{} values for {} elements", values.size(), t.size());
-  for (size_t i = 0; i < values.size(); ++i) t.set(static_cast<int64_t>(i), values[i]);
+  store_numbers(type, t.bytes.data(), values);
   return t;
 }
 std::vector<double> TensorData::to_doubles() const {
   std::vector<double> out(static_cast<size_t>(size()));
-  for (size_t i = 0; i < out.size(); ++i) out[i] = at(static_cast<int64_t>(i));
+  load_numbers(type, bytes.data(), out);
   return out;
 }
 

@@ -31,7 +31,9 @@ Result<codegen::Artifact> compile_code(const ir::Kernel& f64_kernel, const targe
   if (!lowered)
     return environment_error("the reference of a task does not lower: {} ({})",
                              ir::reject_reason_name(lowered.error().reason), lowered.error().text);
-  return codegen::compile_host(*lowered, cpu);
+  codegen::HostOptions code;
+  code.vectorize = true;
+  return codegen::compile_host(*lowered, cpu, code);
 }
 
 }  // namespace

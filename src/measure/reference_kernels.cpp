@@ -279,8 +279,11 @@ Kernel parallelise_outer(const Kernel& kernel) {
   Builder b(*result.arena);
   auto widen_nest = [&](Stmt s) -> Stmt {
     const auto* loop = as<Loop>(s);
+    Substitution shells;
+    for (; loop && is_shell(*loop); loop = as<Loop>(loop->body)) shells.set(loop->id, b.integer(0));
     if (!loop || loop->loop_kind != LoopKind::kSerial || !runs_spatially(loop->body, loop->id)) return s;
-    return b.loop(loop->id, loop->extent, loop->body, LoopKind::kParallel, Axis::kNone, loop->annotations);
+    return b.loop(loop->id, loop->extent, substitute(b, loop->body, shells), LoopKind::kParallel, Axis::kNone,
+                  loop->annotations);
   };
   if (const auto* seq = as<Seq>(kernel.root)) {
     std::vector<Stmt> stmts;

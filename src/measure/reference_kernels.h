@@ -19,8 +19,8 @@ std::optional<ir::Kernel> to_magnitude(const ir::Kernel& f64_kernel);
 // in order. Nothing else moves: every output is the same sum, in the same order.
 ir::Kernel interchange_reductions(const ir::Kernel& kernel);
 
-// The outermost loop of each root nest becomes parallel where every block below runs it spatially. The reference is
-// otherwise unscheduled.
+// The outermost loop of each root nest becomes parallel where every block below runs it spatially; loops of one
+// iteration around it go. The reference is otherwise unscheduled.
 ir::Kernel parallelise_outer(const ir::Kernel& kernel);
 
 // For a machine that runs whole kernels only: of each root nest, kernels of up to `parts` equal shares of its outermost

@@ -26,7 +26,7 @@ class Runner {
   // so that the two differ in code only. nullptr: the result says why.
   virtual Result<LoadedProgram*> load(const codegen::Artifact& artifact, const TaskDescription& task,
                                       const std::byte* data, WorkerResult& result) = 0;
-  // kReference: runs every data set once and hands the outputs back. The default refuses.
+  // kReference: runs the programs and hands their outputs back. The default refuses.
   virtual Result<void> run_reference(const TaskDescription& task, JobHeader& job);
   // Times the program, or the pair, that has passed its checks.
   virtual Result<void> time(const JobHeader& job, WorkerResult& result) = 0;

@@ -24,12 +24,13 @@ namespace tcc::measure {
 namespace {
 
 using Values = std::vector<std::vector<double>>;  // one array per parameter, empty for outputs
+using ValueSets = std::vector<Values>;            // one for each data set
 
 constexpr double kReferenceTimeout = 600;
-constexpr double kSampleAboveFlops = 2e9;  // of machine code
-constexpr int64_t kSets = 2;
-constexpr int64_t kRandomSamples = 4096;  // beside corners and edges
-constexpr int kAmplitudes[] = {4, 1};     // of the integer data, largest that stays exact
+constexpr double kSampleAboveFlops = 2e9;     // of machine code
+constexpr int64_t kRandomSamples = 4096;      // beside corners and edges
+constexpr int kAmplitudes[] = {4, 1};         // of the integer data, largest that stays exact
+constexpr int64_t kIntegers = 0, kReals = 1;  // data sets
 
 std::vector<TaskParam> describe_params(const ir::Kernel& kernel) {
   std::vector<TaskParam> params;
@@ -99,7 +100,7 @@ class DataMaker {
       if (param.is_output()) continue;
       Rng rng = Rng(seed_).fork(static_cast<uint64_t>(set)).fork(i);
       values[i].resize(static_cast<size_t>(param.elements()));
-      for (double& v : values[i]) v = draw(rng, param, limits_[i], set == 0 && plan.amplitude > 0, plan);
+      for (double& v : values[i]) v = draw(rng, param, limits_[i], set == kIntegers && plan.amplitude > 0, plan);
     }
     return values;
   }
@@ -128,15 +129,15 @@ class DataMaker {
   uint64_t seed_;
 };
 
-// References and scales of one task, per set and parameter.
+// References and scales of one task, per set and parameter. No magnitudes: the kernel is not plain.
 struct Reference {
-  std::array<Values, kSets> outputs, magnitudes;
+  ValueSets outputs, magnitudes;
 };
 
 // Of each parameter, the elements that have a reference; empty: all.
 using Positions = std::vector<std::vector<int64_t>>;
 
-Result<MeasureTask::Segment> build_segment(TaskDescription description, const std::array<Values, kSets>& inputs,
+Result<MeasureTask::Segment> build_segment(TaskDescription description, const ValueSets& inputs,
                                            const Reference& reference, const Positions& positions) {
   auto array_bytes = [](const TaskParam& p, ir::Type type) { return page_up(p.elements() * ir::type_bytes(type)); };
   Writer sizing;
@@ -153,8 +154,8 @@ Result<MeasureTask::Segment> build_segment(TaskDescription description, const st
       TaskParam::Set& set = param.sets[static_cast<size_t>(s)];
       if (!param.is_output()) set.data = place(array_bytes(param, param.type));
       const int64_t doubles = page_up(param.references() * ir::type_bytes(ir::Type::kF64));
-      if (param.is_output() && !reference.outputs[static_cast<size_t>(s)].empty()) set.reference = place(doubles);
-      if (param.is_output() && !reference.magnitudes[static_cast<size_t>(s)].empty()) set.scale = place(doubles);
+      if (param.is_output() && !reference.outputs.empty()) set.reference = place(doubles);
+      if (param.is_output() && !reference.magnitudes.empty()) set.scale = place(doubles);
     }
     if (!positions.empty() && !positions[i].empty())
       param.samples = place(page_up(static_cast<int64_t>(positions[i].size() * sizeof(int64_t))));
@@ -176,13 +177,11 @@ Result<MeasureTask::Segment> build_segment(TaskDescription description, const st
       std::memcpy(segment.memory.data() + param.samples, positions[i].data(), positions[i].size() * sizeof(int64_t));
     for (size_t s = 0; s < static_cast<size_t>(description.num_sets); ++s) {
       if (param.is_output()) {
-        if (!reference.outputs[s].empty()) copy(param.sets[s].reference, reference.outputs[s][i]);
-        if (!reference.magnitudes[s].empty()) copy(param.sets[s].scale, reference.magnitudes[s][i]);
+        if (!reference.outputs.empty()) copy(param.sets[s].reference, reference.outputs[s][i]);
+        if (!reference.magnitudes.empty()) copy(param.sets[s].scale, reference.magnitudes[s][i]);
         continue;
       }
-      std::byte* to = segment.memory.data() + param.sets[s].data;
-      for (int64_t e = 0; e < param.elements(); ++e)
-        interp::store_number(param.type, to, e, inputs[s][i][static_cast<size_t>(e)]);
+      interp::store_numbers(param.type, segment.memory.data() + param.sets[s].data, inputs[s][i]);
     }
   }
   segment.description = std::move(description);
@@ -234,16 +233,25 @@ class ReferenceRunner {
  public:
   explicit ReferenceRunner(HostExecutor& host) : host_(host) {}
 
-  Result<std::array<Values, kSets>> run(const ReferenceCode& code, std::array<Values, kSets> inputs) {
+  // `magnitude`, if any, runs on the absolute values of the inputs, and has the same parameters.
+  Result<Reference> run(const ReferenceCode& code, const ReferenceCode* magnitude, ValueSets inputs) {
     for (Values& values : inputs) values.insert(values.end(), code.coordinates.begin(), code.coordinates.end());
-    return code.program.artifact() != nullptr ? run_in_child(code, inputs) : run_here(code, inputs);
+    if (code.program.artifact() != nullptr) return run_in_child(code, magnitude, inputs);
+    Reference reference;
+    TCC_TRY(reference.outputs, run_here(code, inputs));
+    if (magnitude == nullptr) return reference;
+    for (Values& values : inputs)
+      for (auto& array : values)
+        for (double& v : array) v = std::fabs(v);
+    TCC_TRY(reference.magnitudes, run_here(*magnitude, inputs));
+    return reference;
   }
   double seconds() const { return seconds_; }
 
  private:
-  Result<std::array<Values, kSets>> run_here(const ReferenceCode& code, const std::array<Values, kSets>& inputs) {
-    std::array<Values, kSets> outputs;
-    for (size_t s = 0; s < kSets; ++s) {
+  Result<ValueSets> run_here(const ReferenceCode& code, const ValueSets& inputs) {
+    ValueSets outputs(inputs.size());
+    for (size_t s = 0; s < inputs.size(); ++s) {
       std::vector<interp::TensorData> tensors;
       for (size_t i = 0; i < code.params.size(); ++i) {
         const TaskParam& param = code.params[i];
@@ -260,18 +268,21 @@ class ReferenceRunner {
     return outputs;
   }
 
-  Result<std::array<Values, kSets>> run_in_child(const ReferenceCode& code, const std::array<Values, kSets>& inputs) {
+  Result<Reference> run_in_child(const ReferenceCode& code, const ReferenceCode* magnitude, const ValueSets& inputs) {
     TaskDescription description;
     description.params = code.params;
-    description.num_sets = kSets;
+    description.num_sets = std::ssize(inputs);
     TCC_TRY(MeasureTask::Segment segment, build_segment(description, inputs, Reference{}, {}));
     JobSpec spec;
     spec.kind = JobKind::kReference;
     spec.artifacts = {code.program.artifact()};
+    if (magnitude != nullptr) spec.artifacts.push_back(magnitude->program.artifact());
     spec.task = &segment.memory;
     spec.timeout_seconds = kReferenceTimeout;
     for (const TaskParam& param : code.params)
-      if (param.is_output()) spec.output_bytes += kSets * param.elements() * ir::type_bytes(param.type);
+      if (param.is_output())
+        spec.output_bytes +=
+            std::ssize(spec.artifacts) * std::ssize(inputs) * param.elements() * ir::type_bytes(param.type);
     TCC_TRY(FinishedJob job, host_.run(spec));
     const WorkerResult& result = job.result();
     using End = FinishedJob::End;
@@ -282,21 +293,25 @@ class ReferenceRunner {
                                                                               ? "its process ended early"
                                                                               : result.text.data());
     seconds_ = result.last_run_seconds;
-    return read_outputs(job, code.params);
+    Reference reference;
+    const std::byte* from = job.memory.data() + job.header().outputs_offset;
+    reference.outputs = read_outputs(from, code.params, inputs.size());
+    if (magnitude != nullptr) reference.magnitudes = read_outputs(from, code.params, inputs.size());
+    return reference;
   }
 
-  static std::array<Values, kSets> read_outputs(const FinishedJob& job, const std::vector<TaskParam>& params) {
-    std::array<Values, kSets> outputs;
-    const std::byte* from = job.memory.data() + job.header().outputs_offset;
+  // `from` moves behind what is read.
+  static ValueSets read_outputs(const std::byte*& from, const std::vector<TaskParam>& params, size_t sets) {
+    ValueSets outputs(sets);
     for (Values& set : outputs) {
       set.resize(params.size());
       for (size_t i = 0; i < params.size(); ++i) {
         const TaskParam& param = params[i];
         if (!param.is_output()) continue;
-        set[i].resize(static_cast<size_t>(param.elements()));
-        for (int64_t e = 0; e < param.elements(); ++e)
-          set[i][static_cast<size_t>(e)] = interp::load_number(param.type, from, e);
-        from += param.elements() * ir::type_bytes(param.type);
+        const int64_t n = param.elements();
+        set[i].resize(static_cast<size_t>(n));
+        interp::load_numbers(param.type, from, set[i]);
+        from += n * ir::type_bytes(param.type);
       }
     }
     return outputs;
@@ -313,45 +328,38 @@ double largest(const Values& values) {
       if (std::isfinite(v)) most = std::max(most, std::fabs(v));
   return most;
 }
-bool all_finite(const std::array<Values, kSets>& sets) {
+bool all_finite(const ValueSets& sets) {
   for (const Values& values : sets)
     for (const auto& array : values)
       if (!std::all_of(array.begin(), array.end(), [](double v) { return std::isfinite(v); })) return false;
   return true;
 }
-std::array<Values, kSets> absolute(std::array<Values, kSets> sets) {
-  for (Values& values : sets)
-    for (auto& array : values)
-      for (double& v : array) v = std::fabs(v);
-  return sets;
-}
-
 struct Prepared {
-  std::array<Values, kSets> inputs;
+  ValueSets inputs;
   Reference reference;
   bool exact = false;
 };
 
 // Chooses the data so that the reference is finite and, where the arithmetic allows, exact; runs the references.
+// `sets`: the numbers of the data sets that are made.
 Result<Prepared> prepare(const DataMaker& maker, ReferenceRunner& runner, const NaiveFacts& facts,
-                         const ReferenceCode& reference, const ReferenceCode* magnitude) {
+                         const ReferenceCode& reference, const ReferenceCode* magnitude,
+                         std::span<const int64_t> sets) {
   double exact_below = std::ldexp(1.0, float_format(facts.narrowest).significand);
-  bool want_exact = facts.has_float && magnitude && facts.integer_constants;
+  bool want_exact = facts.has_float && magnitude && facts.integer_constants && sets[0] == kIntegers;
   DataPlan plan;
   plan.weight_scale = magnitude ? 1 : 1 / std::sqrt(static_cast<double>(facts.reduce_terms));
   size_t amplitude = 0;
   while (true) {
     plan.amplitude = magnitude ? kAmplitudes[amplitude] : 0;
     Prepared p;
-    for (int64_t s = 0; s < kSets; ++s) p.inputs[static_cast<size_t>(s)] = maker.make(s, plan);
-    TCC_TRY(p.reference.outputs, runner.run(reference, p.inputs));
+    for (int64_t set : sets) p.inputs.push_back(maker.make(set, plan));
+    TCC_TRY(p.reference, runner.run(reference, magnitude, p.inputs));
     if (!all_finite(p.reference.outputs) && !plan.positive) {
       plan.positive = true;
       plan.weight_scale = 1;
       continue;
     }
-    if (!magnitude) return p;
-    TCC_TRY(p.reference.magnitudes, runner.run(*magnitude, absolute(p.inputs)));
     p.exact = want_exact && largest(p.reference.magnitudes[0]) < exact_below;
     if (p.exact || !want_exact || ++amplitude == std::size(kAmplitudes)) return p;
   }
@@ -408,13 +416,15 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   const ReferenceCode* magnitude = made->magnitudes ? &*made->magnitudes : nullptr;
   DataMaker maker(naive, options.seed);
   ReferenceRunner runner(measurer.executor());
-  TCC_TRY(Prepared prepared, prepare(maker, runner, facts, *made->outputs, magnitude));
+  std::vector<int64_t> sets = {kIntegers, kReals};
+  if (options.sets != Sets::kBoth) sets = {options.sets == Sets::kIntegers ? kIntegers : kReals};
+  TCC_TRY(Prepared prepared, prepare(maker, runner, facts, *made->outputs, magnitude, sets));
 
   TaskDescription description;
   description.params = maker.params();
   for (size_t i = 0; i < positions.size(); ++i)
     description.params[i].num_samples = static_cast<int64_t>(positions[i].size());
-  description.num_sets = kSets;
+  description.num_sets = std::ssize(sets);
   description.exact = prepared.exact;
   description.has_float = facts.has_float;
   // Operands of products may be rounded to tf32, whose significand is as long as that of f16.
@@ -424,7 +434,7 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   description.scaled = (magnitude ? 4 : 16) * unit * std::sqrt(static_cast<double>(facts.reduce_terms));
   if (!magnitude) {
     for (size_t i = 0; i < description.params.size(); ++i)
-      for (size_t s = 0; s < kSets; ++s)
+      for (size_t s = 0; s < sets.size(); ++s)
         description.params[i].sets[s].scale_all = largest(Values{prepared.reference.outputs[s][i]});
   }
   std::shared_ptr<MeasureTask> task(new MeasureTask());
@@ -450,6 +460,7 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::second(IsolatedHostMeasu
   if (!second_) {
     Options other = options_;
     other.seed = combine_hash(options_.seed, 0x7365636f6e64);
+    other.sets = facts_.exact ? Sets::kIntegers : Sets::kReals;
     TCC_TRY(second_, references_ ? create(measurer, naive_, target_, other, references_)
                                  : create(measurer, naive_, target_, other));
   }

@@ -18,7 +18,7 @@
 namespace tcc::measure {
 
 enum class JobKind : int32_t {
-  kReference,  // run every data set once, hand the outputs back
+  kReference,  // run the first program on every data set, a second one on the absolute values; hand the outputs back
   kMeasure,    // check, then time
   kPaired,     // check both, then time them in turns
   kCheck,      // check only
@@ -86,13 +86,13 @@ struct JobHeader {
   int64_t payload_offset, payload_bytes;  // artifacts, see put_artifact
   int32_t num_artifacts;
   int32_t sandbox;         // 1: see measure/host/sandbox.h
-  int64_t outputs_offset;  // kReference: outputs of set 0, then of set 1; each row-major
+  int64_t outputs_offset;  // kReference: of each program, of each set, the outputs, row-major
   WorkerResult result;
 };
 
 inline constexpr uint64_t kMagic = 0x7463632d776f726bull;
 // Changes whenever the layout does.
-inline constexpr uint64_t kProtocol = 9 + (sizeof(JobHeader) << 8);
+inline constexpr uint64_t kProtocol = 10 + (sizeof(JobHeader) << 8);
 
 struct Hello {
   uint64_t magic = kMagic, protocol = kProtocol;

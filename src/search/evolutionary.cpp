@@ -27,14 +27,13 @@ namespace {
 
 class Breeder {
  public:
-  Breeder(const Round& round, const FirstGeneration& first, int64_t generations, Counts& counts)
+  Breeder(const Round& round, const FirstGeneration& first, const Breeding& breeding, Counts& counts)
       : round_(round),
         first_(first),
-        generations_(generations),
+        breeding_(breeding),
         state_(round.state),
         model_(round.model),
         plan_(round.plan),
-        options_(round.options),
         settings_(round.settings.evolution),
         mutators_(round.settings.mutators),
         rng_(round.rng),
@@ -52,7 +51,7 @@ class Breeder {
     for (size_t i = random_from_; i < population.size(); ++i)
       if (candidates_.fresh(population[i])) random_part.push_back(population[i]);
     candidates_.collect(population);
-    for (int64_t g = 0; g < generations_; ++g) {
+    for (int64_t g = 0; g < breeding_.generations; ++g) {
       std::vector<Individual> children = next_generation(population, static_cast<uint64_t>(g));
       score(children);
       candidates_.collect(children);
@@ -185,7 +184,7 @@ class Breeder {
     std::vector<size_t> present;
     for (size_t s = 0; s < by_sketch.size(); ++s)
       if (!by_sketch[s].index.empty()) present.push_back(s);
-    return candidates_.generation(options_.population, 0x67656e00 + g, [&](Individual& out, int64_t, Rng& rng) {
+    return candidates_.generation(breeding_.population, 0x67656e00 + g, [&](Individual& out, int64_t, Rng& rng) {
       const Individual& parent = [&]() -> const Individual& {
         double u = rng.uniform();
         // The elites come first in the first generation, fastest first.
@@ -274,11 +273,10 @@ class Breeder {
 
   const Round& round_;
   const FirstGeneration& first_;
-  const int64_t generations_;
+  const Breeding breeding_;
   const TaskState& state_;
   const cost::CostModel& model_;
   const RoundPlan& plan_;
-  const TuneOptions& options_;
   const Settings::Evolution& settings_;
   const schedule::MutatorWeights& mutators_;
   Rng rng_;
@@ -298,16 +296,25 @@ class Evolutionary : public SearchStrategy {
  public:
   bool learns() const override { return true; }
   std::vector<Individual> propose(const Round& round, Counts& counts) const override {
-    const FirstGeneration first = {.draws = round.options.population,
-                                   .draws_of_sketch = round.settings.evolution.first_draws};
-    return evolve(round, first, round.options.generations, counts);
+    const TuneOptions& o = round.options;
+    const Settings::Evolution& settings = round.settings.evolution;
+    Breeding breeding = {o.generations, o.population};
+    FirstGeneration first = {.draws = o.population, .draws_of_sketch = settings.first_draws};
+    // A program takes longer to propose than it is worth where few are measured.
+    const int64_t enough = std::max(settings.bred_for_pick * round.plan.count, settings.least_population);
+    if (settings.bred_for_pick > 0 && enough < o.population) {
+      breeding = {std::min(o.generations, settings.small_generations), enough};
+      first = {.draws = enough, .draws_of_sketch = settings.first_draws * enough / o.population};
+    }
+    return evolve(round, first, breeding, counts);
   }
 };
 
 }  // namespace
 
-std::vector<Individual> evolve(const Round& round, const FirstGeneration& first, int64_t generations, Counts& counts) {
-  return Breeder(round, first, generations, counts).evolve();
+std::vector<Individual> evolve(const Round& round, const FirstGeneration& first, const Breeding& breeding,
+                               Counts& counts) {
+  return Breeder(round, first, breeding, counts).evolve();
 }
 
 std::unique_ptr<SearchStrategy> make_evolutionary() {

@@ -13,8 +13,13 @@ struct FirstGeneration {
   int64_t draws_of_sketch = 0;           // of each sketch, at least, before anything is measured
 };
 
-// Programs that were good elsewhere join the first generation; `generations` more are bred from all that has been seen.
-// The result is the choice of pick_round.
-std::vector<Individual> evolve(const Round& round, const FirstGeneration& first, int64_t generations, Counts& counts);
+// Generations that are bred from all that has been seen, and how many programs each has.
+struct Breeding {
+  int64_t generations = 0, population = 0;
+};
+
+// Programs that were good elsewhere join the first generation. The result is the choice of pick_round.
+std::vector<Individual> evolve(const Round& round, const FirstGeneration& first, const Breeding& breeding,
+                               Counts& counts);
 
 }  // namespace tcc::search

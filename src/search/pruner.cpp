@@ -29,7 +29,7 @@ class Pruner : public SearchStrategy {
     if (o.explore) drafts = draft(round, counts);
     FirstGeneration first = {.elites = generations > 0, .drafts = drafts, .draws = kRandomDraws};
     if (!o.explore) first.draws += o.drafts;
-    return evolve(round, first, generations, counts);
+    return evolve(round, first, {generations, round.options.population}, counts);
   }
 
  private:

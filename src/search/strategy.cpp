@@ -73,6 +73,7 @@ Settings ranking_settings_for(const target::Target& target) {
   settings.evolution.within_sketch = 0.1;
   settings.evolution.polished = 4;
   settings.evolution.polishings = 3;
+  settings.evolution.bred_for_pick = 0;
   settings.picking.first_share = settings.picking.informed_share = 0;
   settings.picking.alike_first = settings.picking.alike = settings.picking.alike_last = 0;
   settings.picking.families = 1;

@@ -2,6 +2,7 @@
 // memmove and memset.
 #include <elf.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <regex>
@@ -104,6 +105,41 @@ TEST_CASE("code keeps to the instructions of its target", "[codegen]") {
       }
     }
   }
+}
+
+TEST_CASE("loops are vectorized where a kernel without a schedule asks for it, and give the same", "[codegen]") {
+  Nest t;
+  ir::Builder& b = t.b();
+  const int64_t n = 45, k = 7;
+  const ir::Buffer *x = t.input("x", Type::kF64, {k, n}), *w = t.input("w", Type::kF64, {k}),
+                   *y = t.output("y", Type::kF64, {n});
+  const ir::Kernel kernel =
+      t.lowered(t.seq({t.loop(n, LoopKind::kSerial, [&](ir::Expr i) { return t.store(y, {i}, b.real(0, Type::kF64)); }),
+                       t.loop(k, LoopKind::kSerial, [&](ir::Expr r) {
+                         return t.loop(n, LoopKind::kSerial, [&](ir::Expr i) {
+                           return t.store(y, {i}, b.add(t.load(y, {i}), b.mul(t.load(x, {r, i}), t.load(w, {r}))));
+                         });
+                       })}));
+  HostOptions options;
+  options.want_assembly = true;
+  auto plain = compile_host(kernel, target::host_target(), options);
+  options.vectorize = true;
+  auto vectorized = compile_host(kernel, target::host_target(), options);
+  REQUIRE((plain && vectorized));
+  CHECK_FALSE(matches(plain->source, "mulpd|fn?madd[0-9]*pd"));
+  CHECK(matches(vectorized->source, "mulpd|fn?madd[0-9]*pd"));
+  std::vector<Aligned<double>> results;
+  for (const Artifact* artifact : {&*plain, &*vectorized}) {
+    Aligned<double> xs(static_cast<size_t>(k * n)), ws(static_cast<size_t>(k)), ys(static_cast<size_t>(n));
+    for (size_t i = 0; i < xs.size(); ++i) xs[i] = std::sin(static_cast<double>(i));
+    for (size_t i = 0; i < ws.size(); ++i) ws[i] = std::cos(static_cast<double>(i));
+    auto object = load_host(*artifact);
+    REQUIRE(object);
+    void* buffers[] = {xs.data(), ws.data(), ys.data()};
+    for (const Launch& launch : artifact->launches) (*object)->function(launch.symbol)(buffers, 0, launch.extent);
+    results.push_back(std::move(ys));
+  }
+  CHECK(results[0] == results[1]);
 }
 
 // The assembler as a judge: it refuses instructions of features that it was not given.

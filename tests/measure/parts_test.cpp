@@ -64,6 +64,22 @@ TEST_CASE("numbers of every float type go and come", "[unit]") {
   CHECK(interp::round_to_type(300, ir::Type::kI8) == 127);
 }
 
+TEST_CASE("arrays of numbers go and come as their elements do", "[unit]") {
+  const std::vector<double> values = {0, 1, -1, 0.1, 65519, -3e5, 1e300, 0x1p-149};
+  for (ir::Type type : {ir::Type::kF64, ir::Type::kF32, ir::Type::kF16, ir::Type::kI8, ir::Type::kI64}) {
+    CAPTURE(ir::type_name(type));
+    std::vector<std::byte> all(8 * values.size()), each(all);
+    interp::store_numbers(type, all.data(), values);
+    for (size_t i = 0; i < values.size(); ++i)
+      interp::store_number(type, each.data(), static_cast<int64_t>(i), values[i]);
+    CHECK(all == each);
+    std::vector<double> back(values.size());
+    interp::load_numbers(type, all.data(), back);
+    for (size_t i = 0; i < back.size(); ++i)
+      CHECK(back[i] == interp::load_number(type, all.data(), static_cast<int64_t>(i)));
+  }
+}
+
 TEST_CASE("the gate", "[unit]") {
   std::vector<double> reference = {1, -2, 0};
   OutputRule rule{ir::Type::kF32};

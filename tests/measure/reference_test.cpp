@@ -12,6 +12,7 @@
 #include "tasks.h"
 #include "tcc/codegen/llvm.h"
 #include "tcc/interp/interp.h"
+#include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 #include "tcc/measure/host.h"
 
@@ -160,6 +161,34 @@ TEST_CASE("nests are shared out by their first loop that is one of many spatial 
   for (const auto& shares : split_nests(task::make_conv(conv).kernel, 4))
     most = std::max(most, static_cast<int64_t>(shares.size()));
   CHECK(most == 4);
+  // The same loop becomes the parallel one of machine code.
+  const ir::Kernel parallel = parallelise_outer(task::make_conv(conv).kernel);
+  std::vector<int64_t> extents;
+  ir::visit(parallel.root, [&](ir::Stmt s) {
+    const auto* loop = ir::as<ir::Loop>(s);
+    if (loop != nullptr && loop->loop_kind == ir::LoopKind::kParallel) extents.push_back(ir::int_value(loop->extent));
+    return true;
+  });
+  REQUIRE(!extents.empty());
+  CHECK(*std::max_element(extents.begin(), extents.end()) == 8);
+}
+
+TEST_CASE("a second seed has one data set: integers where they are exact, else reals", "[unit]") {
+  for (const task::Task& t : {task::make_gemm({.m = 12, .n = 9, .k = 7}), task::make_softmax({5, 8}, 1)}) {
+    CAPTURE(t.workload);
+    const auto first = prepare(t.kernel, {});
+    const auto second = first->second(measurer());
+    REQUIRE(second.has_value());
+    const TaskDescription &a = first->segment().description, &b = (*second)->segment().description;
+    CHECK(a.num_sets == 2);
+    CHECK(b.num_sets == 1);
+    CHECK(b.exact == a.exact);
+    const TaskParam& input = b.params[0];
+    REQUIRE(input.type == ir::Type::kF32);
+    const auto* values = reinterpret_cast<const float*>((*second)->segment().memory.data() + input.sets[0].data);
+    const auto is_integer = [](float v) { return v == std::nearbyint(v); };
+    CHECK(std::all_of(values, values + input.elements(), is_integer) == a.exact);
+  }
 }
 
 TEST_CASE("less is asked of the interpreter, and the task says so", "[unit]") {

@@ -16,6 +16,9 @@ struct HostOptions {
   std::string prefix = "kernel";  // symbols are tcc_<prefix>_<launch number>; [A-Za-z0-9_]
   bool want_ir = false;           // Artifact::source holds the optimized LLVM IR
   bool want_assembly = false;     // Artifact::source holds the assembly instead
+  // LLVM vectorizes innermost loops where no result changes: for kernels without a schedule. What a schedule leaves
+  // scalar stays scalar otherwise.
+  bool vectorize = false;
 };
 
 // The function type of every host launch: iterations [begin, end) over `buffers` in the order of Artifact::buffers.

@@ -13,6 +13,9 @@ namespace tcc::interp {
 // Element `index` of an array of the type as a double (i64 beyond 2^53 is rounded), and its inverse.
 double load_number(ir::Type type, const void* data, int64_t index);
 void store_number(ir::Type type, void* data, int64_t index, double value);
+// The same of an array's first elements.
+void load_numbers(ir::Type type, const void* data, std::span<double> values);
+void store_numbers(ir::Type type, void* data, std::span<const double> values);
 // The nearest value of the type, as a double: floats round to nearest even and overflow to infinity, integers are
 // truncated and saturate.
 double round_to_type(double value, ir::Type type);

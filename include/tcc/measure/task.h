@@ -42,11 +42,13 @@ struct TaskFacts {
 class MeasureTask {
  public:
   struct Segment;  // shared memory that the worker reads
+  enum class Sets : uint8_t { kBoth, kIntegers, kReals };
   struct Options {
     uint64_t seed = 1;
     // Of larger tasks the reference is computed for some elements only; nullopt: what is said above.
     std::optional<double> sample_above_flops;
     ReferenceEngine engine = ReferenceEngine::kBest;
+    Sets sets = Sets::kBoth;
   };
   // Runs the reference of `naive` (Stage::Built, no scalar parameters), machine code in an isolated child of
   // `measurer`.
@@ -55,8 +57,8 @@ class MeasureTask {
                                                            const target::Target& target, const Options& options);
   ~MeasureTask();
 
-  // The same on data of another seed, made when it is first asked for: what winners must pass as well. Threads may ask
-  // at the same time.
+  // The same on data of another seed, made when it is first asked for: what winners must pass as well. One data set,
+  // which tells most: integers where they are exact, else reals. Threads may ask at the same time.
   Result<std::shared_ptr<const MeasureTask>> second(IsolatedHostMeasurer& measurer) const;
 
   const TaskFacts& facts() const { return facts_; }

@@ -270,7 +270,7 @@ Result<Artifact> compile_host(const ir::Kernel& lowered, const target::Target& t
   llvm::raw_string_ostream problem_stream(problems);
   TCC_CHECK(!llvm::verifyModule(module, &problem_stream), "invalid LLVM IR: {}", problems);
   artifact.facts["emit_seconds"] = watch.seconds();
-  optimise(module, *machine);
+  optimise(module, *machine, options.vectorize);
   artifact.facts["optimise_seconds"] = watch.seconds() - artifact.facts["emit_seconds"];
   artifact.facts["instructions"] = module.getInstructionCount();
   if (options.want_ir) {

@@ -8,8 +8,8 @@
 namespace tcc::codegen {
 
 // Register tiles become SSA values, common addresses are shared and hoisted, and invariant memory (accumulators of
-// reductions in place) is kept in registers across loops. No unrolling, vectorizing or inlining: schedules decide
-// those.
-void optimise(llvm::Module& module, llvm::TargetMachine& machine);
+// reductions in place) is kept in registers across loops. No unrolling or inlining, and no vectorizing unless
+// `vectorize` says so: schedules decide those.
+void optimise(llvm::Module& module, llvm::TargetMachine& machine, bool vectorize);
 
 }  // namespace tcc::codegen

@@ -18,6 +18,7 @@
 #include "measure/host/sandbox.h"
 #include "measure/runner.h"
 #include "measure/task_buffers.h"
+#include "tcc/interp/tensor.h"
 #include "tcc/ir/permute.h"
 #include "tcc/rt/rt.h"
 #include "tcc/runtime/host_kernel.h"
@@ -129,6 +130,13 @@ void bind_to_cpus(const JobHeader& job, int count) {
   sched_setaffinity(0, sizeof set, &set);  // refused: the coordinator has told the user
 }
 
+void make_absolute(const TaskParam& param, std::byte* data) {
+  std::vector<double> values(static_cast<size_t>(param.elements()));
+  interp::load_numbers(param.type, data, values);
+  for (double& v : values) v = std::fabs(v);
+  interp::store_numbers(param.type, data, values);
+}
+
 class HostProgram : public LoadedProgram {
  public:
   // `number`: of the program in the job.
@@ -153,8 +161,9 @@ class HostProgram : public LoadedProgram {
     return {};
   }
 
-  // Inputs are read-only.
-  Result<void> prepare(int64_t set) override {
+  Result<void> prepare(int64_t set) override { return prepare(set, false); }
+  // Inputs are read-only. `absolute`: they are the absolute values of the set's.
+  Result<void> prepare(int64_t set, bool absolute) {
     uint8_t poison = poison_of(set);
     for (size_t i = 0; i < buffers_.size(); ++i) {
       const TaskParam& param = task_.params[i];
@@ -171,6 +180,7 @@ class HostProgram : public LoadedProgram {
       } else {
         std::memcpy(buffer.data(), from, bytes);
       }
+      if (absolute) make_absolute(param, buffer.data());
       if (!buffer.protect()) return environment_error("cannot make a buffer read-only: {}", std::strerror(errno));
     }
     kernel_->poison_workspace(poison);
@@ -241,22 +251,24 @@ class HostRunner : public Runner {
   }
 
   Result<void> run_reference(const TaskDescription& task, JobHeader& job) override {
-    HostProgram& program = *programs_[0];
     auto* out = reinterpret_cast<std::byte*>(&job) + job.outputs_offset;
     std::vector<std::byte> scratch;
-    for (int64_t set = 0; set < task.num_sets; ++set) {
-      TCC_TRY_VOID(program.prepare(set));
-      const Stopwatch watch;
-      TCC_TRY_VOID(program.run());
-      job.result.last_run_seconds = watch.seconds();
-      for (size_t i = 0; i < task.params.size(); ++i) {
-        const TaskParam& param = task.params[i];
-        if (!param.is_output()) continue;
-        auto bytes = static_cast<size_t>(param.elements() * ir::type_bytes(param.type));
-        std::memcpy(out, program.logical_output(i, scratch), bytes);
-        out += bytes;
+    for (size_t number = 0; number < programs_.size(); ++number) {
+      HostProgram& program = *programs_[number];
+      for (int64_t set = 0; set < task.num_sets; ++set) {
+        TCC_TRY_VOID(program.prepare(set, number > 0));
+        const Stopwatch watch;
+        TCC_TRY_VOID(program.run());
+        if (number == 0) job.result.last_run_seconds = watch.seconds();
+        for (size_t i = 0; i < task.params.size(); ++i) {
+          const TaskParam& param = task.params[i];
+          if (!param.is_output()) continue;
+          auto bytes = static_cast<size_t>(param.elements() * ir::type_bytes(param.type));
+          std::memcpy(out, program.logical_output(i, scratch), bytes);
+          out += bytes;
+        }
+        if (program.damaged_margin() >= 0) return environment_error("the reference writes outside its buffers");
       }
-      if (program.damaged_margin() >= 0) return environment_error("the reference writes outside its buffers");
     }
     return {};
   }
