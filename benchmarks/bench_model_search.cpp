@@ -1,5 +1,7 @@
 // What a network with a checkpoint is worth in a live search, on the operators that MetaSchedule was judged by, in the
 // wide design space or the default one (--space), on one thread. The checkpoint has not seen these operators' networks.
+// The network's search begins as `tcc tune` does: in the wide space with constructed programs. That with trees does
+// not.
 //
 // "<operator>.no_trial": the program that the network picks without measuring, as a share of the speed of the best
 // known, which is the best of all runs; beside the pick of the target's prior.
@@ -90,6 +92,7 @@ class ModelSearch {
     uint64_t hash = hash_bytes(network_ + " " + options().space + " " + target::platform_text(host_));
     hash = combine_hash(hash, hash_bytes(driver::tool_version()));
     hash = combine_hash(combine_hash(hash, static_cast<uint64_t>(trials_)), kModelSeeds);
+    hash = combine_hash(hash, static_cast<uint64_t>(search::default_constructed(host_, space_)));
     if (const auto* shipped = cost::find_shipped_checkpoint(network_, features::kTraceCpu))
       hash = combine_hash(hash, hash_bytes(shipped->bytes));
     return hash;
@@ -149,7 +152,10 @@ class ModelSearch {
     tune.seed = seed;
     tune.space = space_;
     tune.cost_model = model;
-    if (pretrained) tune.pretrained = std::string(cost::kShipped);
+    if (pretrained) {
+      tune.pretrained = std::string(cost::kShipped);
+      tune.constructed = search::default_constructed(host_, space_);
+    }
     tune.finals = false;
     BenchMeasurer measurer(machine_, [this](const ir::Kernel&) { return prepared_; });
     const search::Environment environment{.store = store.get(), .measurer = &measurer, .pool = &pool_};

@@ -20,21 +20,31 @@ std::vector<Method> methods() {
                    .strategy = strategy,
                    .model = search::drafts(strategy) ? "pacm" : "trees",
                    .pretrained = strategy == search::Strategy::kMoaPruner,
-                   .core = name != "mh"});
+                   .core = name != "mh",
+                   .constructs = search::drafts(strategy)});
   }
+  // As in their paper, without constructions.
+  out.push_back({.name = "moa-pruner.drawn",
+                 .strategy = search::Strategy::kMoaPruner,
+                 .model = "pacm",
+                 .pretrained = true,
+                 .core = false});
   out.push_back({.name = "pruner.trees", .strategy = search::Strategy::kPruner});
   for (const std::string& model : search::cost_model_names()) {
     if (model == "trees" || model == "random") continue;
     out.push_back({.name = fmt::format("{}.{}", kBaseline, model),
                    .model = model,
                    .pretrained = true,
-                   .core = model == "mlp" || model == "pacm"});
+                   .core = model == "mlp" || model == "pacm",
+                   .constructs = true});
   }
   return out;
 }
 
-search::TuneOptions options_of(const Method& method, const target::Target& target) {
+search::TuneOptions options_of(const Method& method, const target::Target& target, const space::SpaceOptions& space) {
   search::TuneOptions o;
+  o.space = space;
+  if (method.constructs) o.constructed = search::default_constructed(target, space);
   o.strategy = method.strategy;
   o.cost_model = method.model;
   o.drafting.verify_generations = -1;  // as the target has it

@@ -17,11 +17,13 @@ struct Method {
   bool pretrained = false;  // begins with the checkpoint that ships, where one does
   bool searches = true;     // false: what is built without records
   bool core = true;         // of the set that a call without --only runs
+  bool constructs = false;  // begins with constructed programs where tcc does
 };
 // The baseline is the first one.
 inline constexpr const char* kBaseline = "evolutionary";
 // All that the tables of strategies and of cost models offer.
 std::vector<Method> methods();
-search::TuneOptions options_of(const Method& method, const target::Target& target);
+search::TuneOptions options_of(const Method& method, const target::Target& target,
+                               const space::SpaceOptions& space = {});
 
 }  // namespace tcc::benchmarks

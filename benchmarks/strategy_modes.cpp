@@ -354,11 +354,10 @@ class LiveMode : public Mode {
     TCC_TRY(const driver::Program program, driver::make_program(model, host));
     driver::TuneRequest request;
     request.target = host;
-    request.options = options_of(method, host);
+    request.options = options_of(method, host, {.metaschedule = options().space == space::kWideSpace});
     request.options.trials = 0;
     request.options.trials_per_task = trials_or(kTrials);
     request.options.seed = seed;
-    request.options.space.metaschedule = options().space == space::kWideSpace;
     if (!method.searches) return untuned(program, host, request.options.space);
     std::vector<int64_t> weights;
     for (const task::Task& t : program.tasks.tasks) weights.push_back(t.weight);

@@ -232,6 +232,8 @@ Result<search::TuneOptions> tune_options(const TuneArguments& a, const target::T
   TCC_TRY(options.scheduler, search::parse_task_scheduler(a.task_scheduler));
   TCC_TRY_VOID(set_drafting(a, target, options));
   TCC_TRY_VOID(driver::set_space(a.space, target, options.space));
+  if (options.strategy == search::Strategy::kEvolutionary || search::drafts(options.strategy))
+    options.constructed = search::default_constructed(target, options.space);
   return options;
 }
 

@@ -101,6 +101,24 @@ TaskState state_of(const task::Task& task, const target::Target& target, const T
 
 }  // namespace
 
+std::vector<Seed> constructed_seeds(const Round& round, int64_t count, Counts& counts) {
+  std::vector<std::vector<Seed>> made;
+  for (const construct::Method method : {construct::Method::kGensor, construct::Method::kRoller}) {
+    Outcome outcome = construct_candidates(round, method, counts);
+    std::vector<Seed>& seeds = made.emplace_back();
+    if (outcome.rule == construct::kSimpleSchedule) continue;
+    for (Individual& i : outcome.programs) seeds.push_back({i.sketch, std::move(i.decisions)});
+  }
+  std::vector<Seed> out;
+  for (size_t rank = 0; std::ssize(out) < count; ++rank) {
+    bool any = false;
+    for (std::vector<Seed>& seeds : made)
+      if (rank < seeds.size() && std::ssize(out) < count) out.push_back(std::move(seeds[rank])), any = true;
+    if (!any) break;
+  }
+  return out;
+}
+
 std::unique_ptr<SearchStrategy> make_construction(construct::Method method) {
   return std::make_unique<ConstructionStrategy>(method);
 }

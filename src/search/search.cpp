@@ -190,11 +190,22 @@ class Tuner {
     if (plan.count > 0) plan.count += settings_.picking.spare;
     Rng rng = Rng(options_.seed).fork(state.hash).fork(state.history.size());
     std::vector<Individual> picks;
-    if (!state.sketches.empty() && plan.count > 0)
-      picks = strategy_->propose({state, *model_, plan, target_, options_, settings_, rng, env_.pool,
-                                  [this] { return (env_.stop && env_.stop()) || out_of_time(); },
-                                  [this](const std::string& text) { note(text); }},
-                                 state.counts);
+    if (!state.sketches.empty() && plan.count > 0) {
+      const Round round = {state,
+                           *model_,
+                           plan,
+                           target_,
+                           options_,
+                           settings_,
+                           rng,
+                           env_.pool,
+                           [this] { return (env_.stop && env_.stop()) || out_of_time(); },
+                           [this](const std::string& text) { note(text); }};
+      if (options_.constructed > 0 && state.history.empty() && state.known.empty())
+        for (Seed& seed : constructed_seeds(round, options_.constructed, state.counts))
+          plan.seeds.push_back(std::move(seed));
+      picks = strategy_->propose(round, state.counts);
+    }
     seconds_.propose += watch.seconds();
     return picks;
   }

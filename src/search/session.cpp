@@ -51,6 +51,7 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
   for (int64_t choice : o.choices) h = combine_hash(h, static_cast<uint64_t>(choice) + 1);
   if (o.cost_model != cost::kDefaultModel) h = combine_hash(h, hash_bytes(o.cost_model));
   if (checkpoint != 0) h = combine_hash(h, checkpoint);
+  if (o.constructed > 0) h = combine_hash(h, combine_hash(0x636f6e73, static_cast<uint64_t>(o.constructed)));
   if (o.strategy == Strategy::kRoller || o.strategy == Strategy::kGensor)
     for (int64_t v : {static_cast<int64_t>(o.construction.variant), static_cast<int64_t>(o.construction.reading),
                       static_cast<int64_t>(o.construction.order), static_cast<int64_t>(o.construction.vthreads)})

@@ -4,6 +4,7 @@
 
 #include "tcc/backend/backend.h"
 #include "tcc/support/text.h"
+#include "tcc/target/features.h"
 
 namespace tcc::search {
 
@@ -59,6 +60,12 @@ std::vector<std::string> cost_model_names() {
 }
 Result<TaskScheduler> parse_task_scheduler(std::string_view name) {
   return parse_word(name, kSchedulers, "task scheduler");
+}
+
+int64_t default_constructed(const target::Target& target, const space::SpaceOptions& space) {
+  constexpr int64_t kFirst = 4;
+  const bool by_hand = target::isa_level(target) > 0 && space::space_name(space) == space::kDefaultSpace;
+  return by_hand ? 0 : kFirst;
 }
 
 Settings settings_for(const target::Target& target) {

@@ -47,6 +47,29 @@ struct Proposer {
 
 }  // namespace
 
+TEST_CASE("a round of few programs looks at few candidates") {
+  Proposer proposer;
+  const search::TaskState state = proposer.load(conv_task());
+  const auto verified = [&](int64_t count) {
+    search::Counts counts;
+    const Rng rng(1);
+    const search::RoundPlan plan{.count = count};
+    const auto picks = search::make_strategy(search::Strategy::kEvolutionary)
+                           ->propose({state, *proposer.model, plan, proposer.target, proposer.options,
+                                      proposer.settings, rng, nullptr},
+                                     counts);
+    CHECK(std::ssize(picks) == count);
+    return counts.verified;
+  };
+  const int64_t one = verified(1), many = verified(16);
+  const search::Settings::Evolution& e = proposer.settings.evolution;
+  CHECK(many > proposer.options.population);
+  CHECK(one <= e.least_population * (1 + e.small_generations) + std::ssize(state.sketches) * e.first_draws);
+  CHECK(3 * one < many);
+  proposer.settings.evolution.bred_for_pick = 0;
+  CHECK(verified(1) > 3 * one);
+}
+
 TEST_CASE("acceptance follows the difference and the temperature", "[fidelity]") {
   CHECK(search::acceptance(1, 1, 0.5) == 1);
   CHECK(search::acceptance(1, 2, 0.5) == 1);

@@ -74,6 +74,10 @@ Result<TaskScheduler> parse_task_scheduler(std::string_view name);
 // Those of cost::model_kinds().
 std::vector<std::string> cost_model_names();
 
+// TuneOptions::constructed where nobody says otherwise. Constructions lead where most draws are slow or illegal: in
+// wide spaces and on GPUs. Spaces that are shaped by hand begin well without.
+int64_t default_constructed(const target::Target& target, const space::SpaceOptions& space);
+
 // The machine that runs programs for the target, as records are looked up.
 record::Machine machine_of(const target::Target& target);
 
@@ -105,7 +109,10 @@ struct TuneOptions {
   int64_t population = 512;  // of a generation
   int64_t generations = 4;
   double explore = 0.05;  // least share of a round's picks that are drawn at random, more at first; 0 = none
-  construct::Options construction = {};  // of the strategies that construct; `method`, `threads` and `seed` are theirs
+  // Programs that Roller and Gensor construct of a task are the first that a search meets: so many at most, 0: none.
+  // Strategies that have no first generation do without.
+  int64_t constructed = 0;
+  construct::Options construction = {};  // of what is constructed; `method`, `threads` and `seed` are the search's
   Drafting drafting = {};                // of the strategies that draft
   bool statement_branch = true, dataflow_branch = true;  // as cost::ModelSetup
   bool finals = true;                                    // time the fastest programs of each task again at the end
