@@ -29,8 +29,8 @@ struct Settings {
   struct Evolution {
     int64_t elites = 32;       // fastest measured programs that begin a round's population
     int64_t first_draws = 48;  // least number of draws of each sketch before anything is measured
-    // A small round's generations have so many programs for each that is measured, where that is less than
-    // TuneOptions::population, and least_population at least; they are small_generations. 0: all rounds are alike.
+    // A round whose count times bred_for_pick is below TuneOptions::population is small: its generations have that many
+    // programs, at least least_population, and their number is small_generations. bred_for_pick 0: no round is small.
     int64_t bred_for_pick = 64, least_population = 128, small_generations = 2;
     double from_elites = 0.35;   // share of children whose parent is an elite
     double within_sketch = 0.3;  // share whose parent's sketch is drawn evenly
