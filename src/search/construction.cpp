@@ -101,7 +101,9 @@ TaskState state_of(const task::Task& task, const target::Target& target, const T
 
 }  // namespace
 
-std::vector<Seed> constructed_seeds(const Round& round, int64_t count, Counts& counts) {
+std::vector<Seed> constructed_seeds(const Round& round, Counts& counts) {
+  const int64_t count = round.options.constructed;
+  if (count <= 0 || !round.state.history.empty() || !round.state.known.empty()) return {};
   std::vector<std::vector<Seed>> made;
   for (const construct::Method method : {construct::Method::kGensor, construct::Method::kRoller}) {
     Outcome outcome = construct_candidates(round, method, counts);

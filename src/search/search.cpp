@@ -26,6 +26,7 @@
 #include "search/anchor.h"
 #include "search/best.h"
 #include "search/learn.h"
+#include "search/pace.h"
 #include "search/preparation.h"
 #include "search/prior.h"
 #include "search/report.h"
@@ -56,11 +57,12 @@ class Tuner {
         kind_(env.measurer->traits().kind),
         strategy_(make_strategy(options.strategy)),
         model_(std::move(model)),
-        preparation_(*env.measurer, target, env.pool) {}
+        preparation_(*env.measurer, target, env.pool),
+        pace_(options_, measures()) {}
 
   Result<TuneResult> run(std::span<const task::Task> tasks) {
     TCC_TRY_VOID(load(tasks));
-    seconds_.load = watch_.seconds();
+    seconds_.load = pace_.seconds();
     report_progress(Progress::Kind::kStarted, -1);
     while (!finished()) {
       TCC_TRY(const bool any, run_rounds());
@@ -69,7 +71,7 @@ class Tuner {
     if (!stopped_) TCC_TRY_VOID(finish());
     for (int64_t i = 0; i < std::ssize(states_); ++i) report_progress(Progress::Kind::kTaskFinished, i);
     report_progress(Progress::Kind::kFinished, -1);
-    return summarise(states_, session_, seconds_, watch_.seconds(), stopped_);
+    return summarise(states_, session_, seconds_, pace_.seconds(), stopped_);
   }
 
  private:
@@ -111,7 +113,7 @@ class Tuner {
       if (measures())
         report_progress(Progress::Kind::kRound, at, round.improved);
       else if (env_.progress)
-        env_.progress(make_ranking_note(states_, at, session_, options_, watch_.seconds()));
+        env_.progress(make_ranking_note(states_, at, session_, options_, pace_.seconds()));
     }
     return true;
   }
@@ -201,9 +203,7 @@ class Tuner {
                            env_.pool,
                            [this] { return (env_.stop && env_.stop()) || out_of_time(); },
                            [this](const std::string& text) { note(text); }};
-      if (options_.constructed > 0 && state.history.empty() && state.known.empty())
-        for (Seed& seed : constructed_seeds(round, options_.constructed, state.counts))
-          plan.seeds.push_back(std::move(seed));
+      for (Seed& seed : constructed_seeds(round, state.counts)) plan.seeds.push_back(std::move(seed));
       picks = strategy_->propose(round, state.counts);
     }
     seconds_.propose += watch.seconds();
@@ -213,9 +213,9 @@ class Tuner {
   Result<void> finish() {
     if (measures()) {
       Stopwatch watch;
-      finals_began_ = watch_.seconds();
+      pace_.begin_finals();
       if (options_.finals)
-        TCC_TRY_VOID(rerank_finalists(states_, target_, options_, env_, watch_,
+        TCC_TRY_VOID(rerank_finalists(states_, target_, options_, env_, pace_.watch(),
                                       [this](int64_t done, int64_t total) { report_finals(done, total); }));
       seconds_.finals += watch.seconds();
       TCC_TRY_VOID(leave_prior(states_, target_, options_, model_->schema(), session_, *env_.store));
@@ -235,44 +235,26 @@ class Tuner {
     stopped_ = stopped_ || (env_.stop && env_.stop());
     return stopped_ || (options_.trials > 0 && session_.trials >= options_.trials) || out_of_time();
   }
-  // The share of the run that finals may take, at most.
-  double finals_share() const { return options_.finals && measures() ? std::min(options_.finals_share, 0.5) : 0; }
-  double search_limit() const { return options_.seconds * (1 - finals_share()); }
-  bool out_of_time() const { return options_.seconds > 0 && watch_.seconds() >= search_limit(); }
-
-  // The trials of this run have taken as long as the others will, and finals take what they may.
-  double remaining_seconds() const {
-    const double elapsed = watch_.seconds(), share = finals_share();
-    const int64_t done = session_.trials - resumed_trials_;
-    double search = -1;
-    if (done > 0 && options_.trials > 0) {
-      const double each = std::max(elapsed - seconds_.load, 0.0) / static_cast<double>(done);
-      search = each * static_cast<double>(std::max<int64_t>(options_.trials - session_.trials, 0));
-    }
-    if (options_.seconds > 0) {
-      const double limit = std::max(search_limit() - elapsed, 0.0);
-      search = search < 0 ? limit : std::min(search, limit);
-    }
-    return search < 0 ? -1 : search + (elapsed + search) * share / (1 - share);
-  }
+  bool out_of_time() const { return pace_.out_of_time(); }
 
   void report_progress(Progress::Kind kind, int64_t at, bool improved = false) const {
     if (!env_.progress) return;
-    Progress p = make_progress(kind, states_, at, session_, options_, watch_.seconds(), improved);
-    p.remaining_seconds = kind == Progress::Kind::kFinished ? 0 : remaining_seconds();
+    Progress p = make_progress(kind, states_, at, session_, options_, pace_.seconds(), improved);
+    const int64_t left = options_.trials > 0 ? std::max<int64_t>(options_.trials - session_.trials, 0) : -1;
+    p.remaining_seconds =
+        kind == Progress::Kind::kFinished ? 0 : pace_.remaining(seconds_.load, session_.trials - resumed_trials_, left);
     env_.progress(p);
   }
   void report_finals(int64_t done, int64_t total) const {
     if (!env_.progress) return;
-    Progress p = make_progress(Progress::Kind::kFinals, states_, -1, session_, options_, watch_.seconds(), false);
+    Progress p = make_progress(Progress::Kind::kFinals, states_, -1, session_, options_, pace_.seconds(), false);
     p.finals_done = done;
     p.finals_total = total;
-    const double end = finals_began_ / (1 - finals_share());
-    p.remaining_seconds = std::max(end - watch_.seconds(), 0.0) * (done == total ? 0 : 1);
+    p.remaining_seconds = done == total ? 0 : pace_.remaining_finals();
     env_.progress(p);
   }
   void note(const std::string& text) const {
-    if (env_.progress) env_.progress(make_note(text, states_, session_, options_, watch_.seconds()));
+    if (env_.progress) env_.progress(make_note(text, states_, session_, options_, pace_.seconds()));
   }
 
   const target::Target& target_;
@@ -288,24 +270,9 @@ class Tuner {
   Preparation preparation_;
   PhaseSeconds seconds_;
   int64_t resumed_trials_ = 0;  // of the interrupted run that this one goes on with
-  double finals_began_ = 0;
   bool stopped_ = false;
-  Stopwatch watch_;
+  Pace pace_;
 };
-
-// Errors: moa-pruner has nothing to adapt.
-Result<void> check_adaptation(const TuneOptions& o, const cost::CostModel& model, const target::Target& target) {
-  if (o.strategy != Strategy::kMoaPruner) return {};
-  if (o.adaptation != cost::Adaptation::kMoa)
-    return make_error(ErrorClass::kUsage, "moa-pruner adapts its checkpoint by momentum, found another adaptation",
-                      "use --adapt moa, or --strategy pruner");
-  if (model.checkpoint() != 0) return {};
-  return make_error(ErrorClass::kUsage,
-                    fmt::format("moa-pruner: expected a cost model that begins with a checkpoint, found '{}' without "
-                                "one; none ships for {}",
-                                sanitize(o.cost_model), sanitize(target.name)),
-                    "give one by --pretrained FILE (`tcc model train` makes it), or use --strategy pruner");
-}
 
 }  // namespace
 

@@ -92,6 +92,19 @@ Settings ranking_settings_for(const target::Target& target) {
   return settings;
 }
 
+Result<void> check_adaptation(const TuneOptions& o, const cost::CostModel& model, const target::Target& target) {
+  if (o.strategy != Strategy::kMoaPruner) return {};
+  if (o.adaptation != cost::Adaptation::kMoa)
+    return make_error(ErrorClass::kUsage, "moa-pruner adapts its checkpoint by momentum, found another adaptation",
+                      "use --adapt moa, or --strategy pruner");
+  if (model.checkpoint() != 0) return {};
+  return make_error(ErrorClass::kUsage,
+                    fmt::format("moa-pruner: expected a cost model that begins with a checkpoint, found '{}' without "
+                                "one; none ships for {}",
+                                sanitize(o.cost_model), sanitize(target.name)),
+                    "give one by --pretrained FILE (`tcc model train` makes it), or use --strategy pruner");
+}
+
 std::unique_ptr<SearchStrategy> make_strategy(Strategy strategy) {
   switch (strategy) {
     case Strategy::kEvolutionary:

@@ -66,5 +66,7 @@ std::unique_ptr<SearchStrategy> make_replay();
 std::unique_ptr<SearchStrategy> make_construction(construct::Method method);
 std::unique_ptr<SearchStrategy> make_pruner();
 std::unique_ptr<SearchStrategy> make_strategy(Strategy strategy);
+// Errors (usage): moa-pruner has nothing to adapt.
+Result<void> check_adaptation(const TuneOptions& options, const cost::CostModel& model, const target::Target& target);
 
 }  // namespace tcc::search

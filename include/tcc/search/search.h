@@ -109,8 +109,8 @@ struct TuneOptions {
   int64_t population = 512;  // of a generation
   int64_t generations = 4;
   double explore = 0.05;  // least share of a round's picks that are drawn at random, more at first; 0 = none
-  // The number of programs that Roller and Gensor construct of a task, at most, and that its search begins with. 0: none.
-  // Strategies that have no first generation do without.
+  // The number of programs that Roller and Gensor construct of a task, at most, and that its search begins with. 0:
+  // none. Strategies that have no first generation do without.
   int64_t constructed = 0;
   construct::Options construction = {};  // of what is constructed; `method`, `threads` and `seed` are the search's
   Drafting drafting = {};                // of the strategies that draft
