@@ -55,9 +55,9 @@ struct Ranking {
 Result<Ranking> rank_programs(const task::Task& task, const target::Target& target, int64_t threads, int64_t count,
                               const Defaults& defaults);
 
-// At most `count` programs that Roller and Gensor construct, in turns, each one's best first: what a task's search
-// begins with. No more than the round's options ask for; none where no construction fits.
-std::vector<Seed> constructed_seeds(const Round& round, int64_t count, Counts& counts);
+// Programs that Roller and Gensor construct, in turns, each one's best first: what a task's search begins with. At most
+// TuneOptions::constructed; none after the first round, and where no construction fits.
+std::vector<Seed> constructed_seeds(const Round& round, Counts& counts);
 
 std::unique_ptr<SearchStrategy> make_evolutionary();
 std::unique_ptr<SearchStrategy> make_metropolis();
