@@ -3,12 +3,15 @@
 
 #include <nats/nats.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <utility>
 
 #include "tcc/fleet/bus.h"
 #include "tcc/fleet/message.h"
+#include "tcc/support/files.h"
 #include "tcc/support/text.h"
 
 namespace tcc::fleet {
@@ -343,12 +346,46 @@ class NatsBus : public Bus {
   Owned<jsCtx, jsCtx_Destroy> js_;
 };
 
-tl::unexpected<Error> connect_failure(natsStatus status, const Access& access) {
+constexpr const char* kCredentialsHint =
+    "it needs the JSON Web Token and the seed of a user, as `nsc generate creds` writes them; see docs/fleet.md";
+
+// The library sends the line below the first heading as the token, whatever it is. A seed must not leave this machine.
+Result<void> check_credentials(const std::string& file) {
+  TCC_TRY(const std::string text, read_file(file, kMaxSecretsBytes));
+  std::istringstream lines(text);
+  std::string line, token;
+  for (bool below = false; std::getline(lines, line);) {
+    while (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty()) continue;
+    if (below) token = line;
+    if (below) break;
+    below = line.starts_with("---") && line.ends_with("---");
+  }
+  if (token.starts_with("eyJ") && std::count(token.begin(), token.end(), '.') == 2) return {};
+  return make_error(
+      ErrorClass::kInput,
+      fmt::format("expected the credentials of a NATS user in '{}', found no token at their beginning", sanitize(file)),
+      kCredentialsHint);
+}
+
+// The library's own words without the place in its source, as in "(nkeys.c:83): invalid checksum".
+std::string last_words() {
   const char* detail = nats_GetLastError(nullptr);
-  const std::string text = sanitize(detail != nullptr ? detail : "", 300);
+  std::string text = sanitize(detail != nullptr ? detail : "", 300);
+  if (text.starts_with('(') && text.find("): ") != std::string::npos) text.erase(0, text.find("): ") + 3);
+  return text;
+}
+
+tl::unexpected<Error> connect_failure(natsStatus status, const Access& access) {
+  const std::string text = last_words();
   const std::string where = fmt::format("the NATS server at {}", sanitize(access.url));
   const bool credentials = status == NATS_CONNECTION_AUTH_FAILED || text.find("uthorization") != std::string::npos ||
                            text.find("uthentication") != std::string::npos;
+  if (credentials && !access.credentials_file.empty())
+    return make_error(
+        ErrorClass::kEnvironment,
+        fmt::format("{} refused the user of the credentials in '{}'", where, sanitize(access.credentials_file)),
+        "the user's account must be one that the server knows, and the user neither expired nor revoked");
   if (credentials)
     return make_error(ErrorClass::kEnvironment, where + " refused the user or the password",
                       "use the secrets that its configuration names; see docs/fleet.md");
@@ -359,6 +396,17 @@ tl::unexpected<Error> connect_failure(natsStatus status, const Access& access) {
                       access.tls()
                           ? "its certificate must be signed by an authority of ca_file, for the host of the address"
                           : "write the address as tls://HOST:PORT where the server wants TLS");
+  // The library reads these files when it connects. Statuses of the network are others.
+  if (status == NATS_ERR && !access.credentials_file.empty())
+    return make_error(ErrorClass::kInput,
+                      fmt::format("expected the credentials of a NATS user in '{}', found: {}",
+                                  sanitize(access.credentials_file), text),
+                      kCredentialsHint);
+  if (status == NATS_ERR && !access.nkey_seed_file.empty())
+    return make_error(
+        ErrorClass::kInput,
+        fmt::format("expected the seed of an NKey in '{}', found: {}", sanitize(access.nkey_seed_file), text),
+        "nkey_seed_file of the secrets must name the file of the seed that belongs to nkey");
   return make_error(ErrorClass::kEnvironment,
                     fmt::format("expected {}, found none: {}", where, text.empty() ? natsStatus_GetText(status) : text),
                     "start it by `tcc fleet serve`, or give the address of a running one with --fleet");
@@ -381,8 +429,10 @@ Result<void> set_options(natsOptions* o, const Access& access, const std::string
   if (!access.user.empty()) set(natsOptions_SetUserInfo(o, access.user.c_str(), access.password.c_str()));
   if (!access.token.empty()) set(natsOptions_SetToken(o, access.token.c_str()));
   if (!access.nkey.empty()) set(natsOptions_SetNKeyFromSeed(o, access.nkey.c_str(), access.nkey_seed_file.c_str()));
-  if (!access.credentials_file.empty())
+  if (!access.credentials_file.empty()) {
+    TCC_TRY_VOID(check_credentials(access.credentials_file));
     set(natsOptions_SetUserCredentialsFromFiles(o, access.credentials_file.c_str(), nullptr));
+  }
   if (s != NATS_OK) return failure(s, {}, "the options of the connection");
   if (!access.tls()) return {};
   s = natsOptions_SetSecure(o, true);

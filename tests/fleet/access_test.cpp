@@ -3,18 +3,14 @@
 
 #include <cstdlib>
 
-#include "fleet/server.h"
-#include "skip.h"
+#include "credentials.h"
+#include "fixtures.h"
 #include "tcc/fleet/message.h"
-#include "tcc/fleet/worker.h"
 
 using namespace tcc;
 using namespace tcc::fleet;
 using namespace fleet_test;
 using Catch::Matchers::Contains;
-
-#define NEED_FLEET() \
-  if (const std::string why = why_no_fleet(); !why.empty()) SKIP(why)
 
 TEST_CASE("servers that are absent, strange or closed to this user get a message each", "[errors]") {
   NEED_FLEET();
@@ -124,6 +120,66 @@ TEST_CASE("a token or an NKey instead of a user; another one is refused", "[erro
   access.nkey_seed_file += ".absent";
   const auto absent = Bus::connect(access, "test");
   REQUIRE(!absent);
+  CHECK_THAT(absent.error().message, Contains("expected the seed of an NKey in '" + access.nkey_seed_file + "'"));
+}
+
+TEST_CASE("credentials of an account's user; others are refused, and the message names the file", "[errors]") {
+  NEED_FLEET();
+  Server server;
+  const TestOperator the_operator;
+  server.stop();
+  server.start_with(the_operator.configuration(server.store_folder()));
+  const std::string key = server.access("tuner").key, file = server.folder() + "/user.creds";
+  // How a connection with the file fails. No message has a secret of it.
+  const std::string good = TestOperator::user(the_operator.account);
+  const auto failure = [&] {
+    Access access;
+    access.url = server.url(), access.key = key, access.credentials_file = file;
+    const auto bus = Bus::connect(access, "test");
+    REQUIRE(!bus);
+    CHECK(bus.error().hint != "");
+    CHECK_THAT(bus.error().message + bus.error().hint,
+               Contains("'" + file + "'") && !Contains("SUA") && !Contains("eyJ"));
+    return bus.error().message;
+  };
+  const auto with = [&](const std::string& credentials) {
+    REQUIRE(write_file(file, credentials));
+    return failure();
+  };
+  // `text` with another character some places behind the start of `part`.
+  const auto damaged = [&](const std::string& part, size_t behind) {
+    std::string text = good;
+    char& c = text.at(text.find(part) + behind);
+    c = c == 'B' ? 'C' : 'B';
+    return text;
+  };
+  const auto is_refused = Contains("refused the user of the credentials in");
+  CHECK_THAT(with(TestOperator::user(NKey(NKeyRole::kAccount, 'b'))), is_refused);  // an account of nobody
+  CHECK_THAT(with(TestOperator::user(the_operator.account, {{"exp", 2}})), is_refused);
+  CHECK_THAT(with(damaged("eyJ", 80)), is_refused);
+  const std::string expected = "expected the credentials of a NATS user in";
+  CHECK_THAT(with(damaged("\nSUA", 20)), Contains(expected) && Contains("invalid checksum"));
+  CHECK_THAT(with(good.substr(0, good.find("\n\n"))), Contains(expected) && Contains("no nkey user seed found"));
+  CHECK_THAT(with(good.substr(good.find("\n\n"))), Contains(expected) && Contains("found no token"));
+  CHECK_THAT(with("hello\n"), Contains(expected));
+  CHECK_THAT(with(good.substr(good.find("eyJ"))), Contains(expected));  // the seed's heading is the first
+  CHECK_THAT(with(""), Contains(expected));
+  REQUIRE(unlink(file.c_str()) == 0);
+  CHECK_THAT(failure(), Contains("No such file"));
+
+  for (const char* role : {"tuner", "worker"}) {
+    REQUIRE(write_file(server.secrets(role), "key " + key + "\ncredentials_file user.creds\n"));
+    REQUIRE(chmod(server.secrets(role).c_str(), 0600) == 0);
+  }
+  REQUIRE(write_file(file, good));
+  REQUIRE(ensure_streams(*server.connect_as("tuner")));
+  WorkerThread worker(server, "a", make_fake_runner(0));
+  auto measured = open_tuner(server, "run")->measure(some_candidates(20));
+  if (!measured) FAIL(measured.error().message);
+  CHECK(measured->size() == 20);
+  const auto report = worker.stop();
+  REQUIRE(report);
+  CHECK(report->done == 20);
 }
 
 TEST_CASE("TLS: the authority and the name of the host are checked", "[errors]") {
