@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "tcc/interp/numbers.h"
-#include "tcc/ir/type.h"
+#include "tcc/ir/integer_range.h"
 
 namespace tcc::interp {
 
@@ -19,26 +19,21 @@ inline double round_to(ir::Type type, double x) {
   return x;
 }
 inline int64_t wrap_to(ir::Type type, int64_t v) {
-  if (type == ir::Type::kI8) return static_cast<int8_t>(v);
-  if (type == ir::Type::kU8) return static_cast<uint8_t>(v);
-  if (type == ir::Type::kI16) return static_cast<int16_t>(v);
-  if (type == ir::Type::kU16) return static_cast<uint16_t>(v);
-  if (type == ir::Type::kI32) return static_cast<int32_t>(v);
   if (type == ir::Type::kBool) return v != 0;
-  return v;
+  if (!ir::is_integer(type)) return v;
+  const auto [low, high] = ir::integer_range(type);
+  // The number of values is a power of two.
+  const uint64_t first = static_cast<uint64_t>(low), mask = static_cast<uint64_t>(high) - first;
+  return static_cast<int64_t>(first + ((static_cast<uint64_t>(v) - first) & mask));
 }
 // Towards zero, saturating; NaN gives 0.
 inline int64_t saturate_to(ir::Type type, double x) {
   if (std::isnan(x)) return 0;
   if (type == ir::Type::kBool) return x != 0;
-  double low = -0x1p63, high = 0x1p63;
-  if (type == ir::Type::kI8) low = -128, high = 127;
-  if (type == ir::Type::kU8) low = 0, high = 255;
-  if (type == ir::Type::kI16) low = -0x1p15, high = 0x1p15 - 1;
-  if (type == ir::Type::kU16) low = 0, high = 0x1p16 - 1;
-  if (type == ir::Type::kI32) low = -0x1p31, high = 0x1p31 - 1;
-  if (x >= high) return type == ir::Type::kI64 ? INT64_MAX : static_cast<int64_t>(high);
-  if (x <= low) return type == ir::Type::kI64 ? INT64_MIN : static_cast<int64_t>(low);
+  const auto [low, high] = ir::integer_range(type);
+  // The greatest i64 becomes 2^63 in double, which no i64 reaches.
+  if (x >= static_cast<double>(high)) return high;
+  if (x <= static_cast<double>(low)) return low;
   return static_cast<int64_t>(x);
 }
 

@@ -319,15 +319,6 @@ Stmt GroupNest::map_nest_at(const std::string& name, const std::vector<NestAxis>
                      [&](const Exprs& at, const Exprs&) { return b().cast(value(at), out.buffer->type); });
 }
 
-int64_t highest_of(Type type) {
-  if (type == Type::kI64) return INT64_MAX;
-  int bits = static_cast<int>(8 * type_bytes(type)) - (is_unsigned(type) ? 0 : 1);
-  return (int64_t{1} << bits) - 1;
-}
-int64_t lowest_of(Type type) {
-  return is_unsigned(type) ? 0 : -highest_of(type) - 1;
-}
-
 namespace {
 
 struct Combination {
@@ -341,9 +332,9 @@ Combination combination(Builder& b, ReducerKind reducer, Type type) {
     case ReducerKind::kProd:
       return {b.constant(1, type), ExprKind::kMul};
     case ReducerKind::kMax:
-      return {is_float(type) ? b.real(-HUGE_VAL, type) : b.integer(lowest_of(type), type), ExprKind::kMax};
+      return {is_float(type) ? b.real(-HUGE_VAL, type) : b.integer(integer_range(type).low, type), ExprKind::kMax};
     case ReducerKind::kMin:
-      return {is_float(type) ? b.real(HUGE_VAL, type) : b.integer(highest_of(type), type), ExprKind::kMin};
+      return {is_float(type) ? b.real(HUGE_VAL, type) : b.integer(integer_range(type).high, type), ExprKind::kMin};
     case ReducerKind::kNone:
       break;
   }

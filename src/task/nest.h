@@ -11,6 +11,7 @@
 
 #include "tcc/ir/block_names.h"
 #include "tcc/ir/build.h"
+#include "tcc/ir/integer_range.h"
 #include "tcc/task/task.h"
 
 namespace tcc::task {
@@ -30,9 +31,6 @@ struct NestAxis {
 
 // u32 and u64 live in the signed type of their width.
 ir::Type ir_type(graph::DType dtype);
-// The range of an integer type.
-int64_t highest_of(ir::Type type);
-int64_t lowest_of(ir::Type type);
 
 using ir::kPadBlock;
 // The matrix products of a convolution by tiles.
@@ -157,7 +155,9 @@ class GroupNest {
   // values of `position`.
   ir::Expr inside(ir::Expr position, int64_t low, int64_t high, int64_t extent);
   // What no element of the compute type is below.
-  double lowest_value() const { return ir::is_float(compute_) ? -HUGE_VAL : static_cast<double>(lowest_of(compute_)); }
+  double lowest_value() const {
+    return ir::is_float(compute_) ? -HUGE_VAL : static_cast<double>(ir::integer_range(compute_).low);
+  }
   ir::Expr real(double v) { return b().constant(v, compute_); }
   ir::Expr call(ir::Intrinsic fn, ir::Expr a) { return b().call(fn, std::array<ir::Expr, 1>{a}); }
 

@@ -106,15 +106,16 @@ Stmt GroupNest::emit_scatter_reduction(const ScatterNest& s, const std::string& 
                               : reduction == ScatterReduction::kMul ? ReducerKind::kProd
                               : reduction == ScatterReduction::kMax ? ReducerKind::kMax
                                                                     : ReducerKind::kMin;
-  double identity = reduction == ScatterReduction::kMul ? 1 : 0;
-  if (reduction == ScatterReduction::kMax) identity = lowest_value();
+  Expr identity = real(reduction == ScatterReduction::kMul ? 1 : 0);
+  if (reduction == ScatterReduction::kMax) identity = real(lowest_value());
+  // No double is the greatest i64.
   if (reduction == ScatterReduction::kMin)
-    identity = is_float(compute_) ? HUGE_VAL : static_cast<double>(highest_of(compute_));
+    identity = is_float(compute_) ? real(HUGE_VAL) : b().integer(integer_range(compute_).high, compute_);
   const Tensor all = make_temp("updates", out.shape);
   const Stmt collect = reduce_nest("updates", axes_of(out.shape), s.rows, reducer, all, nullptr,
                                    [&](const Exprs& at, const Exprs& over) {
                                      Expr update = scatter_update(s, at, over, scatter_covers(s, at));
-                                     return b().select(scatter_hits(s, at, over), update, real(identity));
+                                     return b().select(scatter_hits(s, at, over), update, identity);
                                    });
   const Stmt combine = map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
     Expr x = read(s.data, at), y = read(all, at);

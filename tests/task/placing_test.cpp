@@ -45,7 +45,7 @@ TEST_CASE("sums and products so far, every axis and direction") {
 TEST_CASE("scattered elements: duplicates, negative indices, indices out of range, all reductions") {
   for (ScatterReduction reduction : {ScatterReduction::kNone, ScatterReduction::kAdd, ScatterReduction::kMul,
                                      ScatterReduction::kMax, ScatterReduction::kMin}) {
-    for (DType dtype : {DType::kF32, DType::kI32, DType::kU8, DType::kF16}) {
+    for (DType dtype : {DType::kF32, DType::kI64, DType::kI32, DType::kU8, DType::kF16}) {
       INFO(static_cast<int>(reduction) << " " << graph::dtype_name(dtype));
       for (int64_t axis : {0, 1}) {
         Model m;

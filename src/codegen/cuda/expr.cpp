@@ -6,6 +6,7 @@
 #include "codegen/cuda/emitter.h"
 #include "tcc/analysis/gelu.h"
 #include "tcc/analysis/simplify.h"
+#include "tcc/ir/integer_range.h"
 #include "tcc/ir/kinds.h"
 #include "tcc/support/check.h"
 
@@ -304,8 +305,8 @@ std::string Emitter::cast(const Unary& e) {
   // The conversion instructions saturate to 32 and 64 bits by themselves and turn NaN into 0.
   if (to == Type::kI64) return fmt::format("tcc_to_i64({})", x);
   if (to == Type::kI32) return fmt::format("tcc_to_i32({})", x);
-  const int64_t values = int64_t{1} << 8 * type_bytes(to), low = is_unsigned(to) ? 0 : -values / 2;
-  return fmt::format("(({})tcc_max(tcc_min(tcc_to_i32({}), {}), {}))", memory_type(to), x, low + values - 1, low);
+  const auto [low, high] = integer_range(to);
+  return fmt::format("(({})tcc_max(tcc_min(tcc_to_i32({}), {}), {}))", memory_type(to), x, high, low);
 }
 
 std::string Emitter::select(const Select& e) {

@@ -3,10 +3,10 @@
 #include <llvm/IR/PatternMatch.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "codegen/llvm/emitter.h"
+#include "tcc/ir/integer_range.h"
 
 namespace tcc::codegen {
 namespace {
@@ -47,11 +47,11 @@ int bits_of(ir::Type integer) {
   return static_cast<int>(8 * ir::type_bytes(integer));
 }
 double least_of(ir::Type integer) {
-  return ir::is_unsigned(integer) ? 0 : -std::ldexp(1.0, bits_of(integer) - 1);
+  return static_cast<double>(ir::integer_range(integer).low);
 }
 // The first number above all of the type.
 double limit_of(ir::Type integer) {
-  return std::ldexp(1.0, bits_of(integer) - (ir::is_unsigned(integer) ? 0 : 1));
+  return static_cast<double>(ir::integer_range(integer).high) + 1;  // of i64 both round to 2^63
 }
 
 // What is known of a float without looking at memory. The bounds hold for a value that is not NaN.
@@ -186,8 +186,8 @@ Value* Emitter::float_to_int(Value* value, ir::Type to) {
   clamped = b_.CreateSelect(b_.CreateFCmpOLT(clamped, real(value, high)), clamped, real(value, high));
   Value* r = b_.CreateFPToSI(clamped, type);
   if (!narrow) {
-    uint64_t top = to == ir::Type::kI64 ? uint64_t{INT64_MAX} : uint64_t{INT32_MAX};
-    r = b_.CreateSelect(b_.CreateFCmpOGE(value, real(value, limit)), llvm::ConstantInt::get(type, top), r);
+    Value* top = llvm::ConstantInt::getSigned(type, ir::integer_range(to).high);
+    r = b_.CreateSelect(b_.CreateFCmpOGE(value, real(value, limit)), top, r);
   }
   r = b_.CreateSelect(b_.CreateFCmpUNO(value, value), llvm::Constant::getNullValue(type), r);
   return narrow ? b_.CreateTrunc(r, like(value_type(to), value)) : r;
