@@ -57,7 +57,7 @@ Json page_json(const char* kind, const std::string& title, const std::string& su
 Json trials_json(const std::vector<driver::ReportTrial>& trials) {
   Json list = Json::array();
   for (const driver::ReportTrial& t : trials)
-    list.push_back(Json::array({t.record, t.unix_time, t.seconds, t.predicted}));
+    list.push_back(Json::array({t.record, t.unix_time, t.seconds, t.predicted, t.form}));
   return list;
 }
 
@@ -67,8 +67,12 @@ Json reported_task_json(const driver::ReportedTask& t) {
       TCC_JSON(t, number, weight, bytes, default_seconds, plain_seconds, threads, nest, program, code, code_note));
   json["schedule_text"] = t.schedule;
   json["launch_models"] = cost::launch_models_to_json<Json>(t.launch_models);
+  json["forms"] = Json::array();
+  for (const driver::ReportedForm& f : t.forms)
+    json["forms"].push_back(TCC_JSON(f, form, key, built, trials, best_seconds));
   json["trials"] = trials_json(t.trials);
-  json["records"] = Json::array();  // of this machine alone, where the explanation counts those of all
+  // Of all forms on this machine. The explanation counts those of the built form on all machines.
+  json["records"] = Json::array();
   for (const driver::RecordedFailure& f : t.failures) json["records"].push_back(TCC_JSON(f, status, count, example));
   return json;
 }

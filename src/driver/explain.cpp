@@ -401,8 +401,12 @@ Result<Explanation> explain_chosen(const Program& program, size_t index, const s
   ir::Legal<ir::Kernel> nest = schedule::replay(trace, trace.decisions, task.kernel, arena);
   if (nest) nest = lower::lower(*nest, target, ir::Stage::kNest, arena);
   if (nest) {
-    int64_t measured = 0;
-    for (const RecordedFailure& f : out.failures) measured += f.count;
+    int64_t measured = 0;  // of all forms: `tune --tasks` measures all of them
+    for (const task::Task* form : forms_of(program, index)) {
+      if (store == nullptr) break;
+      TCC_TRY(const std::vector<record::Record> records, store->all(search::task_hash(*form)));
+      measured += std::ssize(records);
+    }
     out.bounds = find_bounds({.program = &program,
                               .task = index,
                               .nest = &*nest,

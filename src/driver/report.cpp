@@ -8,6 +8,7 @@
 #include "driver/launch_models.h"
 #include "tcc/backend/backend.h"
 #include "tcc/cost/draft.h"
+#include "tcc/driver/forms.h"
 #include "tcc/driver/records.h"
 #include "tcc/ir/text.h"
 #include "tcc/lower/lower.h"
@@ -40,10 +41,16 @@ double seconds_of(const Record& r) {
   return r.status == Status::kOk ? r.median : 0;
 }
 
-void add_trials(const std::vector<Record>& records, ReportedTask& out) {
+// A measured program, of the form at this place of ReportedTask::forms.
+struct Trial {
+  Record record;
+  int64_t form = 0;
+};
+
+void add_trials(const std::vector<Trial>& trials, ReportedTask& out) {
   std::map<Status, RecordedFailure> by_status;
-  for (const Record& r : records) {
-    out.trials.push_back({r.id, r.unix_time, std::string(record::status_name(r.status)), seconds_of(r)});
+  for (const auto& [r, form] : trials) {
+    out.trials.push_back({r.id, r.unix_time, form, std::string(record::status_name(r.status)), seconds_of(r)});
     RecordedFailure& f = by_status[r.status];
     ++f.count;
     if (!r.failure.empty()) f.example = r.failure;
@@ -57,23 +64,24 @@ void add_trials(const std::vector<Record>& records, ReportedTask& out) {
 }
 
 // The measured time of a program; 0: it was not measured.
-double time_of(const std::vector<Record>& trials, uint64_t nest) {
+double time_of(const std::vector<Record>& records, uint64_t nest) {
   double seconds = 0;
-  for (const Record& r : trials)
-    if (r.nest_hash == nest && seconds_of(r) > 0) seconds = r.median;  // the newest is the verdict
+  for (const Record& r : records)
+    if (is_trial(r) && r.nest_hash == nest && seconds_of(r) > 0) seconds = r.median;  // the newest is the verdict
   return seconds;
 }
 
 // What models expect of a part of the trials.
-void predict_trials(const std::vector<Record>& records, const task::Task& task, const target::Target& target,
-                    ReportedTask& out) {
+void predict_trials(const std::vector<Trial>& trials, const std::vector<const task::Task*>& forms,
+                    const target::Target& target, ReportedTask& out) {
   const std::unique_ptr<cost::CostModel> prior = backend::backend_of(target).prior(target);
-  const auto count = std::ssize(records);
+  const auto count = std::ssize(trials);
   const int64_t step = std::max<int64_t>((count + kPredictedTrials - 1) / kPredictedTrials, 1);
   for (int64_t i = 0; i < count; i += step) {
     const auto at = static_cast<size_t>(i);
     if (!(out.trials[at].seconds > 0)) continue;
-    const std::optional<ir::Kernel> nest = nest_of_trace(records[at].trace, task, target);
+    const auto& [record, form] = trials[at];
+    const std::optional<ir::Kernel> nest = nest_of_trace(record.trace, *forms[static_cast<size_t>(form)], target);
     if (!nest) continue;  // a record of another version
     double seconds = prior->expected_seconds(features::extract(prior->schema(), *nest, target, out.threads));
     if (!(seconds > 0)) seconds = cost::draft_kernel_seconds(*nest, target, out.threads).value_or(0);
@@ -123,15 +131,46 @@ struct Request {
   const MachineFacts* facts;
 };
 
-// The times of the programs that are taken without tuning. `all`: records of the task on this kind of machine.
-void add_references(const std::vector<Record>& all, const std::vector<Record>& trials, const task::Task& task,
-                    const target::Target& target, ReportedTask& out) {
-  for (const Record& r : all)
-    if (record::is_untimed(r.kind) && r.threads == out.threads && out.default_seconds == 0)
-      out.default_seconds = time_of(trials, r.nest_hash);
-  if (!trials.empty() && backend::backend_of(target).runs_unscheduled)
+// The records of a form on this kind of machine and number of threads.
+Result<std::vector<Record>> records_of(const Request& q, const task::Task& form, int64_t threads) {
+  TCC_TRY(std::vector<Record> records, q.store->all(search::task_hash(form)));
+  const record::Machine machine = search::machine_of(q.target);
+  std::erase_if(records, [&](const Record& r) { return r.threads != threads || !record::is_of(r, machine); });
+  return records;
+}
+
+// The times of the programs that are taken without tuning. `records`: of the form that is built.
+void add_references(const std::vector<Record>& records, const task::Task& task, const target::Target& target,
+                    ReportedTask& out) {
+  for (const Record& r : records)
+    if (record::is_untimed(r.kind) && out.default_seconds == 0) out.default_seconds = time_of(records, r.nest_hash);
+  if (std::any_of(records.begin(), records.end(), is_trial) && backend::backend_of(target).runs_unscheduled)
     if (const auto plain = search::unscheduled_program(task, target))
-      out.plain_seconds = time_of(trials, plain->nest_hash);
+      out.plain_seconds = time_of(records, plain->nest_hash);
+}
+
+// What the store knows of the task in all of its forms.
+Result<void> add_records(const Request& q, size_t index, ReportedTask& out) {
+  const task::Task& task = q.program.tasks.tasks[index];
+  const std::vector<const task::Task*> forms = forms_of(q.program, index);
+  std::vector<Trial> trials;
+  for (const task::Task* form : forms) {
+    const int64_t at = std::ssize(out.forms);
+    ReportedForm row{form_of(form->workload), form->key, form->key == task.key};
+    TCC_TRY(const std::vector<Record> records, records_of(q, *form, out.threads));
+    for (const Record& r : records)
+      if (is_trial(r)) trials.push_back({r, at}), ++row.trials;
+    TCC_TRY(const std::optional<Record> best, search::chosen_record(*form, q.target, *q.store, out.threads));
+    if (best && is_trial(*best) && best->threads == out.threads) row.best_seconds = best->median;
+    if (row.built) add_references(records, task, q.target, out);
+    out.forms.push_back(std::move(row));
+  }
+  std::stable_sort(trials.begin(), trials.end(), [](const Trial& a, const Trial& b) {
+    return std::pair(a.record.unix_time, a.record.id) < std::pair(b.record.unix_time, b.record.id);
+  });
+  add_trials(trials, out);
+  predict_trials(trials, forms, q.target, out);
+  return {};
 }
 
 Result<ReportedTask> report_task(const Request& q, size_t index) {
@@ -151,14 +190,7 @@ Result<ReportedTask> report_task(const Request& q, size_t index) {
   out.program = cut_lines(ir::print(chosen.lowered), note, "`tcc show --task` prints all of them");
   if (!note.empty()) out.program += "# " + note + "\n";
   out.schedule = schedule_text(chosen.trace, task);
-  if (q.store == nullptr) return out;
-  TCC_TRY(std::vector<Record> all, q.store->all(search::task_hash(task)));
-  std::erase_if(all, [machine = search::machine_of(q.target)](const Record& r) { return !record::is_of(r, machine); });
-  std::vector<Record> trials = all;
-  std::erase_if(trials, [&](const Record& r) { return !is_trial(r) || r.threads != out.threads; });
-  add_trials(trials, out);
-  add_references(all, trials, task, q.target, out);
-  predict_trials(trials, task, q.target, out);
+  if (q.store != nullptr) TCC_TRY_VOID(add_records(q, index, out));
   return out;
 }
 
@@ -186,9 +218,9 @@ Result<std::vector<StoredTask>> report_store(const record::Store& store) {
   TCC_TRY(const std::vector<Record> all, store.all());
   TCC_TRY(const StoreSummary summary, summarise_store(store));
   using Key = std::tuple<std::string, std::string, std::string, int64_t>;  // task, target, platform, threads
-  std::map<Key, std::vector<Record>> trials;
+  std::map<Key, std::vector<Trial>> trials;
   for (const Record& r : all)
-    if (is_trial(r)) trials[{record::hash_text(r.task), r.target, r.platform, r.threads}].push_back(r);
+    if (is_trial(r)) trials[{record::hash_text(r.task), r.target, r.platform, r.threads}].push_back({r, 0});
   std::vector<StoredTask> tasks;
   for (const TaskRecords& t : summary.tasks) {
     StoredTask out{t.target, t.platform, {}};
@@ -200,9 +232,9 @@ Result<std::vector<StoredTask>> report_store(const record::Store& store) {
     e.seconds = t.best_seconds;
     e.tuned = t.best_seconds > 0;
     e.source = search::Source::kMeasured;
-    const std::vector<Record>& records = trials[{t.key, t.target, t.platform, t.threads}];
-    add_trials(records, out.task);
-    for (const Record& r : records)
+    const std::vector<Trial>& own = trials[{t.key, t.target, t.platform, t.threads}];
+    add_trials(own, out.task);
+    for (const auto& [r, form] : own)
       if (seconds_of(r) == e.seconds && e.seconds > 0) out.task.schedule = record_schedule(r);
     tasks.push_back(std::move(out));
   }

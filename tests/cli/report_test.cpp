@@ -2,9 +2,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "model_bytes.h"
+#include "operator_bytes.h"
 #include "skip.h"
 #include "tcc/record/store.h"
+#include "tcc/search/search.h"
 
 using namespace cli_test;
 using Catch::Matchers::Contains;
@@ -14,28 +15,9 @@ namespace {
 
 const std::string kHostile = "</script><script>alert('x')</script><img src=x onerror=alert(2)>&amp;";
 
-std::string constant(const std::string& name, const std::vector<uint64_t>& dims, float value) {
-  std::string bytes, elements;
-  uint64_t count = 1;
-  for (uint64_t dim : dims) bytes += number(1, dim), count *= dim;
-  for (uint64_t i = 0; i < count; ++i) elements.append(reinterpret_cast<const char*>(&value), sizeof value);
-  return field(5, bytes + number(2, 1) + field(8, name) + field(9, elements));
-}
-
-std::string node(const std::string& name, const std::string& op, const std::vector<std::string>& inputs,
-                 const std::string& output) {
-  std::string bytes;
-  for (const std::string& input : inputs) bytes += field(1, input);
-  return field(1, bytes + field(2, output) + field(3, name) + field(4, op));
-}
-
 // Two products whose nodes have hostile names.
 std::string hostile_model() {
-  const auto matrix = [](const std::string& name) {
-    std::string dims;
-    for (uint64_t dim : {32, 32}) dims += field(1, number(1, dim));
-    return field(1, name) + field(2, field(1, number(1, 1) + field(2, dims)));
-  };
+  const auto matrix = [](const std::string& name) { return f32_value(name, {32, 32}); };
   const std::string graph = node(kHostile, "MatMul", {"x", "w"}, "p") + node("relu", "Relu", {"p"}, "r") +
                             node("second", "MatMul", {"r", "w"}, "y") + field(2, kHostile) +
                             constant("w", {32, 32}, 0.25F) + field(11, matrix("x")) + field(12, matrix("y"));
@@ -231,6 +213,50 @@ TEST_CASE("a browser draws every plot without an error", "[report]") {
   // The plots of a page without open details.
   for (const auto& [page, plots] : {std::pair("m", 6), {"l", 2}, {"p", 2}, {"d", 0}})
     check_plots(drawn_page(box, page), static_cast<size_t>(plots));
+}
+
+TEST_CASE("a report's trials are those of all forms of a convolution", "[report]") {
+  Sandbox box;
+  if (!has_page(box)) return;
+  spill(box.path("net.onnx"), two_convolutions());
+  const std::vector<std::string> records = {"net.onnx", "--threads", "1", "--db", "r.db"};
+  std::vector<std::string> tune = {"tune", "--trials", "16", "-q"};
+  tune.insert(tune.end(), records.begin(), records.end());
+  const Outcome tuned = box.tcc(tune);
+  CAPTURE(tuned.err);
+  REQUIRE(tuned.exit_code == 0);
+  auto store = tcc::record::Store::open(box.str("r.db"), tcc::record::Store::Mode::kReadOnly);
+  REQUIRE(store.has_value());
+  written(box, records, "forms.html");
+  const Json data = data_of(slurp(box.path("forms.html")));
+  REQUIRE(data.at("tasks").size() == 2);
+  size_t several = 0;
+  for (const Json& t : data.at("tasks")) {
+    CAPTURE(t.at("workload"));
+    const Json& forms = t.at("forms");
+    REQUIRE_FALSE(forms.empty());
+    std::vector<int64_t> counted(forms.size()), built;
+    for (const Json& trial : t.at("trials")) ++counted.at(trial.at(4).get<size_t>());
+    for (size_t f = 0; f < forms.size(); ++f) {
+      const auto all = (*store)->all(tcc::search::task_hash(forms[f].at("key").get<std::string>()));
+      REQUIRE(all.has_value());
+      CHECK(counted[f] == std::count_if(all->begin(), all->end(), [](const auto& r) { return !is_untimed(r.kind); }));
+      CHECK(counted[f] == forms[f].at("trials"));
+      CHECK(counted[f] > 0);
+      if (forms[f].at("built") == true) built.push_back(static_cast<int64_t>(f));
+    }
+    REQUIRE(built.size() == 1);
+    CHECK(forms.at(built[0]).at("key") == t.at("key"));
+    CHECK(forms.at(built[0]).at("best_seconds") == t.at("seconds"));
+    several += forms.size() > 1 ? 1 : 0;
+  }
+  CHECK(several == 1);
+  if (const std::string why = why_no_browser(box); !why.empty()) SKIP(why);
+  const std::string drawn = drawn_page(box, "forms");
+  for (const std::string name : {"direct", "winograd4"}) {
+    CHECK(times_in(drawn, "class=\"dot " + name + "\"") > 0);
+    CHECK(times_in(drawn, "class=\"key " + name + "\"") == 1);
+  }
 }
 
 TEST_CASE("a page of 100 tasks has all of them, and is small", "[report]") {

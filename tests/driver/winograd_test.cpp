@@ -7,6 +7,7 @@
 #include "tcc/driver/forms.h"
 #include "tcc/driver/history.h"
 #include "tcc/driver/library.h"
+#include "tcc/driver/report.h"
 #include "tcc/driver/show.h"
 #include "tcc/graph/winograd.h"
 #include "tcc/support/files.h"
@@ -160,6 +161,83 @@ TEST_CASE("the history of a task counts all of its forms, whichever is built") {
     CHECK(history->runs[0].tasks == 1);
     REQUIRE(history->runs[0].phases.contains("measure"));
     CHECK(history->runs[0].phases.at("measure") == 7);
+  }
+}
+
+TEST_CASE("a report has the trials of all forms, and says which form is built") {
+  Model model;
+  const auto x = model.graph.add_input("x", graph::DType::kF32, {1, 32, 34, 34});
+  const auto w =
+      model.graph.add_constant("w", graph::DType::kF32, {32, 32, 3, 3}, graph::make_splat(graph::DType::kF32, 0.25));
+  auto y = model.graph.add_node(graph::Op::kConv, graph::ConvAttrs{{3, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, 1}, {x, w},
+                                "conv");
+  REQUIRE(y.has_value());
+  model.graph.add_output(*y, "y");
+  model.source.winograd = kAutoForm;
+  const target::Target host = target::host_target();
+  auto untuned = make_program(model);
+  REQUIRE(untuned.has_value());
+  REQUIRE(untuned->forms.at(0).size() == 3);
+  const std::vector<TaskForm>& forms = untuned->forms[0];
+
+  auto store = memory_store();
+  add_time(*store, forms[0].task, 4e-3, 1, 100);
+  add_time(*store, forms[2].task, 1e-3, 1, 101);
+  add_time(*store, forms[1].task, 2e-3, 1, 102);
+  add_time(*store, forms[0].task, 3e-3, 1, 103);
+  add_time(*store, forms[0].task, 1e-4, 2, 104);  // on another number of threads
+  auto direct = store->all(search::task_hash(forms[0].task));
+  REQUIRE(direct.has_value());
+  record::Record failed = direct->front();
+  failed.task = search::task_hash(forms[1].task), failed.workload = forms[1].task.workload;
+  failed.nest_hash = 1, failed.unix_time = 105;
+  failed.status = record::Status::kWrong, failed.failure = "off by 1";
+  REQUIRE(store->add(failed).has_value());
+  record::Record untimed = direct->front();  // the direct form's program is the one without tuning
+  untimed.kind = record::Kind::kPredicted;
+  REQUIRE(store->add(untimed).has_value());
+
+  auto tuned = make_program(model, host, {store.get(), 1});
+  REQUIRE(tuned.has_value());
+  REQUIRE(tuned->tasks.tasks[0].key == forms[2].task.key);
+  for (const size_t built : {size_t{2}, size_t{0}}) {
+    auto report = report_program(built == 0 ? *untuned : *tuned, store.get(), host, 1, &model.source, nullptr, nullptr);
+    if (!report) FAIL(report.error().message);
+    REQUIRE(report->size() == 1);
+    const ReportedTask& task = report->front();
+    CHECK(task.explanation.key == forms[built].task.key);
+    CHECK(task.explanation.seconds == (built == 0 ? 3e-3 : 1e-3));
+    CHECK(task.default_seconds == (built == 0 ? 3e-3 : 0));
+    REQUIRE(task.forms.size() == 3);
+    const std::string names[] = {"direct", "winograd2", "winograd4"};
+    const int64_t trials[] = {2, 2, 1};
+    const double best[] = {3e-3, 2e-3, 1e-3};
+    for (size_t f = 0; f < 3; ++f) {
+      CHECK(task.forms[f].form == names[f]);
+      CHECK(task.forms[f].key == forms[f].task.key);
+      CHECK(task.forms[f].built == (f == built));
+      CHECK(task.forms[f].trials == trials[f]);
+      CHECK(task.forms[f].best_seconds == best[f]);
+    }
+    REQUIRE(task.trials.size() == 5);
+    const int64_t form_of_trial[] = {0, 2, 1, 0, 1};
+    const double seconds[] = {4e-3, 1e-3, 2e-3, 3e-3, 0};
+    for (size_t i = 0; i < 5; ++i) {
+      CHECK(task.trials[i].form == form_of_trial[i]);
+      CHECK(task.trials[i].seconds == seconds[i]);
+      CHECK((task.trials[i].predicted > 0) == (seconds[i] > 0));  // by the nest of its own form
+    }
+    CHECK(task.trials[0].predicted == task.trials[3].predicted);  // one program
+    CHECK(task.trials[0].predicted != task.trials[1].predicted);
+    const auto wrong = std::find_if(task.failures.begin(), task.failures.end(),
+                                    [](const RecordedFailure& f) { return f.status == "wrong"; });
+    REQUIRE(wrong != task.failures.end());
+    CHECK(wrong->count == 1);
+    CHECK(wrong->example == "off by 1");
+    const std::vector<std::string>& advice = task.explanation.bounds.advice;
+    CHECK(std::any_of(advice.begin(), advice.end(), [](const std::string& a) {
+      return a.find("the records hold 7 programs of this task") != std::string::npos;
+    }));
   }
 }
 

@@ -34,7 +34,7 @@ struct BoundsQuery {
   const ir::Kernel* nest = nullptr;  // of the program that is built, at Stage::Nest
   double seconds = 0;                // of one run; 0: not known
   int64_t threads = 1;
-  int64_t measured = 0;                 // programs of the task in the records
+  int64_t measured = 0;                 // programs of the task in the records, of all of its forms
   const ModelSource* source = nullptr;  // how the model was loaded: options that are in use are not advised
 };
 // `facts`: the rates of this machine, where the target is a CPU's that runs here; nullptr: the target's nominal ones,

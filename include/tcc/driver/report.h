@@ -14,11 +14,21 @@ namespace tcc::driver {
 // One measured program.
 struct ReportTrial {
   int64_t record = 0, unix_time = 0;
+  int64_t form = 0;  // its place in ReportedTask::forms
   std::string status;
   double seconds = 0;    // 0: it has no valid time
   double predicted = 0;  // seconds that a model expects, see ReportedTask; 0: not computed
 };
 
+// A form of a task (driver/forms.h).
+struct ReportedForm {
+  std::string form, key;  // as form_of()
+  bool built = false;     // the one that `build` takes
+  int64_t trials = 0;
+  double best_seconds = 0;  // of the program that `build` would take of it; 0: none was measured
+};
+
+// Trials and failures are those of all forms. All else is about the form that is built.
 struct ReportedTask {
   int64_t number = 0, weight = 1;
   double bytes = 0;                     // of the parameters, each once
@@ -31,6 +41,8 @@ struct ReportedTask {
   // What a model says of each launch, where the target has one and its compiler is here: registers are the compiler's.
   std::vector<cost::LaunchModel> launch_models;
   std::string code_note;  // why `code` is empty or is not whole; "" otherwise
+  // The direct one first. Empty without records, and in a file of records, where each form is a task.
+  std::vector<ReportedForm> forms;
   // Oldest first. Of at most kPredictedTrials of them, spread evenly, `predicted` is computed: by the target's
   // analytical model, else by the draft model (tcc/cost/draft.h).
   std::vector<ReportTrial> trials;

@@ -31,6 +31,21 @@
   }
   const taskName = t => '#' + t.number + ' ' + t.workload;
 
+  // --- forms of convolutions: trials are of all forms, all else is of the built one
+  const hasForms = t => (t.forms || []).length > 1;
+  const someForms = tasks.some(hasForms);
+  // A measured program of a task, from its array.
+  function trialOf(t, task, r) {
+    return {task, record: r[0], time: r[1], seconds: r[2], predicted: r[3], form: hasForms(t) ? t.forms[r[4]].form : ''};
+  }
+  const formText = r => r.form ? r.form + ', ' : '';
+  const dotClass = r => r.form ? 'dot ' + r.form : 'dot';
+  function formKey(parent, trials) {
+    const names = Array.from(new Set(trials.map(r => r.form))).filter(name => name).sort();
+    if (names.length === 0) return;
+    parent.append('p').attr('class', 'faint').text('Forms: ').selectAll('span').data(names).enter().append('span').attr('class', name => 'key ' + name).text(name => name);
+  }
+
   // --- blocks
   function section(id, title, text) {
     const s = main.append('section').attr('id', id);
@@ -116,10 +131,10 @@
     card(cards, tuned + ' of ' + tasks.length, 'tasks tuned');
     if (data.kind !== 'store' && total('seconds') > 0)
       card(cards, seconds(total('seconds')), 'the kernels of one run, summed');
-    gainCard(cards, 'default_seconds', 'default schedules');
+    gainCard(cards, 'default_seconds', 'default schedules' + (someForms ? ' of the built forms' : ''));
     gainCard(cards, 'plain_seconds', 'unscheduled loops');
     const trials = d3.sum(tasks, t => (t.trials || []).length);
-    if (trials > 0) card(cards, trials, 'programs measured');
+    if (trials > 0) card(cards, trials, 'programs measured' + (someForms ? ', of all forms of convolutions' : ''));
     for (const note of data.notes || []) s.append('p').text(note);
   }
 
@@ -198,7 +213,7 @@
   const kPause = 120;  // seconds: longer breaks between measured programs are left out
   function allTrials() {
     const all = [];
-    tasks.forEach((t, task) => (t.trials || []).forEach(r => all.push({task, record: r[0], time: r[1], seconds: r[2], predicted: r[3]})));
+    tasks.forEach((t, task) => (t.trials || []).forEach(r => all.push(trialOf(t, task, r))));
     all.sort((a, b) => a.record - b.record);
     let wall = 0;
     all.forEach((r, i) => {
@@ -244,9 +259,10 @@
     const x = d3.scaleLog(span, across), y = d3.scaleLog(span, up);
     const p = frame(parent, title, x, y, ['measured', 'predicted'], [seconds, seconds]);
     p.append('line').attr('class', 'same').attr('x1', x(span[0])).attr('x2', x(span[1])).attr('y1', y(span[0])).attr('y2', y(span[1]));
-    p.append('g').selectAll('circle').data(known).enter().append('circle').attr('class', 'dot').attr('r', 2.5)
+    p.append('g').selectAll('circle').data(known).enter().append('circle').attr('class', dotClass).attr('r', 2.5)
       .attr('cx', r => x(r.seconds)).attr('cy', r => y(r.predicted))
-      .append('title').text(r => (open ? taskName(tasks[r.task]) + ', ' : '') + 'record ' + r.record + ': measured ' + seconds(r.seconds) + ', predicted ' + seconds(r.predicted));
+      .append('title').text(r => (open ? taskName(tasks[r.task]) + ', ' : '') + formText(r) + 'record ' + r.record + ': measured ' + seconds(r.seconds) + ', predicted ' + seconds(r.predicted));
+    formKey(parent, known);
     return true;
   }
   function predictions() {
@@ -274,7 +290,7 @@
     const proposed = d3.sum(tasks, t => (t.recorded || {}).proposed || 0);
     if (proposed > 0) {
       const duplicate = d3.sum(tasks, t => t.recorded.duplicate || 0), rejected = d3.sum(tasks, t => t.recorded.rejected || 0);
-      s.append('p').text(proposed + ' candidates were proposed: ' + duplicate + ' were seen before, ' + rejected + ' were rejected before they ran.');
+      s.append('p').text(proposed + ' candidates were proposed: ' + duplicate + ' were seen before, ' + rejected + ' were rejected before they ran.' + (someForms ? ' Of a convolution with several forms, those of the built form are counted.' : ''));
     }
     if (rows.length === 0) {
       s.append('p').text('No candidate failed.');
@@ -444,14 +460,21 @@
       d.append('p').text(facts.map(f => f.replace(/_/g, ' ') + ' ' + digits(t.facts[f])).join(', '));
     }
     for (const launch of t.launches || []) d.append('p').text(launch);
-    const trials = (t.trials || []).map((r, i) => ({task: tasks.indexOf(t), record: r[0], time: r[1], seconds: r[2], predicted: r[3], trial: i + 1}));
+    if (hasForms(t)) {
+      const built = t.forms.find(f => f.built);
+      d.append('h3').text('Forms');
+      d.append('p').text('Measured programs are of all forms. Bounds, schedule, program and code are of the built one' + (built ? ', ' + built.form : '') + '.');
+      table(d, [{name: 'form'}, {name: 'built'}, {name: 'trials', number: true}, {name: 'time', number: true}, {name: 'key'}],
+        t.forms.map(f => [f.form, f.built ? 'yes' : 'no', f.trials, seconds(f.best_seconds), f.key]));
+    }
+    const trials = (t.trials || []).map((r, i) => Object.assign(trialOf(t, tasks.indexOf(t), r), {trial: i + 1}));
     const two = d.append('div').attr('class', 'two');
     taskCurve(two, trials);
     const box = two.append('div');
     box.append('h3').text('Predicted against measured');
     if (!scatter(box, 'Predicted against measured time of the task', trials, false)) box.remove();
     if ((t.tried || []).length > 0) {
-      d.append('h3').text('The fastest other programs');
+      d.append('h3').text('The fastest other programs' + (hasForms(t) ? ' of the built form' : ''));
       table(d, [{name: 'record', number: true}, {name: 'time', number: true}, {name: 'over the chosen', number: true}, {name: 'steps in which they differ'}],
         t.tried.map(o => [o.record, seconds(o.seconds), digits(o.ratio) + 'x', (o.otherwise || []).join('; ')]));
     }
@@ -477,9 +500,10 @@
     const x = d3.scaleLinear([0, trials.length + 1], across);
     const y = d3.scaleLog(range(trials.map(r => r.seconds), true), up);
     const p = frame(box, 'Tuning of the task', x, y, ['measured programs', 'time'], [digits, seconds]);
-    p.append('g').selectAll('circle').data(trials.filter(r => r.seconds > 0)).enter().append('circle').attr('class', 'dot').attr('r', 2.2)
-      .attr('cx', r => x(r.trial)).attr('cy', r => y(r.seconds)).append('title').text(r => 'record ' + r.record + ': ' + seconds(r.seconds));
+    p.append('g').selectAll('circle').data(trials.filter(r => r.seconds > 0)).enter().append('circle').attr('class', dotClass).attr('r', 2.2)
+      .attr('cx', r => x(r.trial)).attr('cy', r => y(r.seconds)).append('title').text(r => formText(r) + 'record ' + r.record + ': ' + seconds(r.seconds));
     p.append('path').attr('class', 'curve').attr('d', d3.line().curve(d3.curveStepAfter).x(q => x(q.trial)).y(q => y(q.value))(points));
+    formKey(box, trials);
   }
 
   // --- two libraries
