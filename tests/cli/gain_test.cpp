@@ -1,4 +1,5 @@
 // The line of what gained most, as `tune` prints it.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/gain_report.h"
