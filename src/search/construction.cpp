@@ -16,6 +16,8 @@ namespace {
 // A cost model has seen few programs like those that are constructed. What the analytical model expects to be slower
 // than its best by this factor comes behind all others.
 constexpr double kDoubt = 1.5;
+// Of what is constructed for a search's first round, for each program that it begins with.
+constexpr size_t kLookedAt = 8;
 
 // What one construction makes of the task's sketches, as candidates of a round.
 struct Outcome {
@@ -23,7 +25,8 @@ struct Outcome {
   std::string rule, reason;
 };
 
-Outcome construct_candidates(const Round& round, construct::Method method, Counts& counts) {
+// `most`: programs that are made into kernels, the fastest by the construction's own estimate; 0: all.
+Outcome construct_candidates(const Round& round, construct::Method method, size_t most, Counts& counts) {
   std::vector<schedule::Trace> traces;
   for (const space::Sketch& sketch : round.state.sketches) traces.push_back(sketch.trace);
   construct::Options options = round.options.construction;
@@ -31,6 +34,11 @@ Outcome construct_candidates(const Round& round, construct::Method method, Count
   options.threads = round.options.threads;
   options.seed = round.rng.state();
   construct::Construction made = construct::construct(traces, round.state.task->kernel, round.target, options);
+  if (most > 0 && made.programs.size() > most) {
+    std::stable_sort(made.programs.begin(), made.programs.end(),
+                     [](const auto& x, const auto& y) { return x.seconds < y.seconds; });
+    made.programs.resize(most);
+  }
   Candidates candidates(round, counts);
   std::vector<Individual> legal =
       candidates.proposals(std::ssize(made.programs), 0x636f6e73, [&](Individual& out, int64_t at, Rng&) {
@@ -66,7 +74,7 @@ class ConstructionStrategy : public SearchStrategy {
   explicit ConstructionStrategy(construct::Method method) : method_(method) {}
   bool learns() const override { return false; }
   std::vector<Individual> propose(const Round& round, Counts& counts) const override {
-    Outcome made = construct_candidates(round, method_, counts);
+    Outcome made = construct_candidates(round, method_, 0, counts);
     if (!made.reason.empty() && round.note && round.state.history.empty())  // once for each task
       round.note(fmt::format("{}: the {} instead of {}: {}", round.state.task->workload, made.rule,
                              construct::method_name(method_), made.reason));
@@ -106,7 +114,7 @@ std::vector<Seed> constructed_seeds(const Round& round, Counts& counts) {
   if (count <= 0 || !round.state.history.empty() || !round.state.known.empty()) return {};
   std::vector<std::vector<Seed>> made;
   for (const construct::Method method : {construct::Method::kGensor, construct::Method::kRoller}) {
-    Outcome outcome = construct_candidates(round, method, counts);
+    Outcome outcome = construct_candidates(round, method, kLookedAt * static_cast<size_t>(count), counts);
     std::vector<Seed>& seeds = made.emplace_back();
     if (outcome.rule == construct::kSimpleSchedule) continue;
     for (Individual& i : outcome.programs) seeds.push_back({i.sketch, std::move(i.decisions)});
@@ -140,7 +148,7 @@ Result<ConstructedPrograms> construct_programs(const task::Task& task, const tar
   const auto method = options.strategy == Strategy::kGensor ? construct::Method::kGensor : construct::Method::kRoller;
   Counts counts;
   auto construct = [&] {
-    return construct_candidates({state, *model, plan, target, options, settings, rng, nullptr}, method, counts);
+    return construct_candidates({state, *model, plan, target, options, settings, rng, nullptr}, method, 0, counts);
   };
   Outcome made = construct();
   if (made.rule == construct::kSimpleSchedule || made.programs.empty()) {  // a draw is the program then
