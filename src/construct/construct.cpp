@@ -14,6 +14,8 @@ namespace {
 
 // Roller's tolerance of padding grows until there are results (its artifact: 0, 0.2, ... 1).
 constexpr double kTolerances[] = {0, 0.2, 0.4, 0.6, 0.8, 1};
+// Gensor has no such rule. On CPUs the last tile runs a smaller copy of the body, so that hardly anything is padded.
+constexpr double kAnyTail[] = {1};
 
 struct Candidate {
   size_t trace = 0;
@@ -84,11 +86,13 @@ class Builder {
 
   void add_kind(const std::vector<Candidate>& same, int64_t kinds) {
     const TileNest& nest = same.front().nest;
-    const bool plain = nest.fused || !nest.has_reuse() || !nest.has_reduction();
+    const bool reuse = nest.has_reuse() || (target_.cuda.sm_count == 0 && nest.has_overlap());
+    const bool plain = nest.fused || !reuse || !nest.has_reduction();
     if (!plain) plain_ = false;
     const bool free = std::any_of(nest.axes.begin(), nest.axes.end(), [](const Axis& a) { return a.free; });
     size_t results = 0;
-    for (double tolerance : kTolerances) {
+    const bool any_tail = !plain && options_.method == Method::kGensor && target_.cuda.sm_count == 0;
+    for (double tolerance : any_tail ? std::span<const double>(kAnyTail) : std::span<const double>(kTolerances)) {
       const Problem problem(nest, target_, options_.threads, tolerance);
       Found found;
       if (plain || options_.method == Method::kRoller)

@@ -10,7 +10,7 @@
 namespace tcc::construct {
 namespace {
 
-constexpr int64_t kCpuStatements = 64, kGpuStatements = 512;  // of unrolled loops
+constexpr int64_t kStatements = 512;  // of unrolled loops of a GPU
 
 // The largest candidate that is at most `wanted`; the smallest one where none is.
 int64_t largest_choice(const std::vector<int64_t>& candidates, int64_t wanted) {
@@ -63,6 +63,12 @@ void share(const Axis& axis, size_t level, int64_t part, int64_t vthreads, std::
 
 }  // namespace
 
+std::vector<int64_t> Problem::unroll_candidates() const {
+  for (const Categorical& c : nest_.choices)
+    if (c.choice == Choice::kUnroll) return c.candidates;
+  return {1};
+}
+
 std::vector<int64_t> Problem::decisions(const Tiles& tiles, std::vector<int64_t> given) const {
   for (size_t a = 0; a < axes(); ++a) {
     const Axis& axis = nest_.axes[a];
@@ -89,7 +95,14 @@ std::vector<int64_t> Problem::decisions(const Tiles& tiles, std::vector<int64_t>
     int64_t& choice = given[static_cast<size_t>(c.slot)];
     switch (c.choice) {
       case Choice::kUnroll:
-        choice = largest_choice(c.candidates, machine_.gpu ? kGpuStatements : kCpuStatements);
+        if (!machine_.gpu) {  // the fewest statements with which the model expects the best time
+          double least = std::numeric_limits<double>::infinity();
+          for (size_t i = 0; i < c.candidates.size(); ++i)
+            if (const double s = cpu_seconds(tiles, static_cast<double>(c.candidates[i])); s < 0.999 * least)
+              least = s, choice = static_cast<int64_t>(i);
+          break;
+        }
+        choice = largest_choice(c.candidates, kStatements);
         break;
       case Choice::kVectorLength: {
         // The widest vector that every input's contiguous axis holds whole numbers of.

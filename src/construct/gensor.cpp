@@ -19,6 +19,9 @@
 //                 memory with the smallest tile. recommended: B / max B, and t counts the steps in this memory
 //   algorithm 1   printed: returns the last state, so that the kept ones are of no use. recommended: the best of both
 //
+// On CPUs the walk is followed by single steps from its best states while the analytical model expects less time; the
+// paper has none of these.
+//
 // Open in the paper: the temperature begins at 1 and halves to 2^-100; steps go to Roller's next aligned size that
 // nests; 64 chains.
 #include <algorithm>
@@ -163,6 +166,40 @@ class Walk {
   std::vector<Action> actions_;
 };
 
+constexpr size_t kImproved = 4;   // results that are improved
+constexpr int kMoves = 24;        // steps of each
+constexpr size_t kNeighbors = 2;  // sizes of an axis that a step looks at, in both directions
+
+// Single steps in any memory, while the analytical model expects less time. What it passes on the way is kept.
+void improve(const Problem& problem, Found& found) {
+  std::vector<std::pair<double, Tiles>> best;
+  for (const Tiles& t : found.results) best.emplace_back(problem.seconds(t), t);
+  std::stable_sort(best.begin(), best.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+  if (best.size() > kImproved) best.resize(kImproved);
+  for (auto& [seconds, tiles] : best)
+    for (int move = 0; move < kMoves; ++move) {
+      double least = seconds * 0.999;
+      Tiles next = tiles;
+      for (size_t l = 0; l < problem.levels(); ++l)
+        for (size_t a = 0; a < problem.axes(); ++a) {
+          if (!problem.adjustable(l, a)) continue;
+          const std::vector<int64_t>& sizes = problem.candidates(a);
+          const auto at = std::lower_bound(sizes.begin(), sizes.end(), tiles.size[l][a]) - sizes.begin();
+          for (auto i = std::max<std::ptrdiff_t>(at - static_cast<std::ptrdiff_t>(kNeighbors), 0);
+               i < std::min(std::ssize(sizes), at + static_cast<std::ptrdiff_t>(kNeighbors) + 1); ++i) {
+            Tiles trial = tiles;
+            const int64_t size = sizes[static_cast<size_t>(i)];
+            if (size == tiles.size[l][a] || !problem.place(trial, l, a, size) || !is_valid(problem, trial)) continue;
+            ++found.looked_at;
+            if (const double s = problem.seconds(trial); s < least) least = s, next = trial;
+          }
+        }
+      if (next == tiles) break;
+      tiles = next, seconds = least;
+      found.results.push_back(tiles);
+    }
+}
+
 }  // namespace
 
 double tile_benefit(const Problem& problem, const Tiles& from, const Tiles& to, size_t level) {
@@ -187,6 +224,7 @@ double keep_probability(double t, bool literal) {
 Found gensor(const Problem& problem, const Options& options, int64_t chains, const Rng& rng) {
   Found found, once;
   for (int64_t c = 0; c < chains; ++c) Walk(problem, options, rng.fork(static_cast<uint64_t>(c))).run(found);
+  if (options.reading == Reading::kRecommended && !problem.machine().gpu) improve(problem, found);
   std::unordered_set<uint64_t> seen;
   for (const Tiles& tiles : found.results)
     if (seen.insert(hash_tiles(tiles)).second) once.results.push_back(tiles);

@@ -34,6 +34,7 @@ struct Steps {
   std::map<int, const Instruction*> sampled;   // by a factor
   std::map<int, Part> part;                    // as bound, by loop
   std::map<int, int> place;                    // by loop
+  int epilogue = kNoPlace;                     // the loop at which sums are complete; kNoPlace: behind all of them
   bool on_threads = false, matrix = false, shared = false;
 };
 
@@ -79,6 +80,10 @@ Steps read_steps(const schedule::Trace& trace) {
       case Op::kVectorize:
       case Op::kUnroll:
         steps.part[loop] = part_of(in);
+        break;
+      case Op::kReverseComputeAt:
+        if (const auto at = steps.place.find(static_cast<int>(in.inputs[1].value)); at != steps.place.end())
+          steps.epilogue = at->second;
         break;
       case Op::kTensorize:
         steps.matrix = true;
@@ -246,11 +251,24 @@ AccessDim dim_of(Expr index, int64_t extent, const std::map<Id, size_t>& axis_of
   };
   if (is_int(index)) return dim;
   if (const Sum* sum = as<Sum>(index)) {
+    dim.offset = sum->constant;
     for (const Term& t : sum->terms) add(t.atom, t.coefficient);
   } else {
     add(index, 1);
   }
   return dim;
+}
+
+// Elements along a dimension that the layout places side by side, from the first one on.
+int64_t run_of(const Layout& layout, size_t dim) {
+  std::vector<int64_t> at(layout.shape.size(), 0);
+  int64_t run = 1;
+  while (run < layout.shape[dim]) {
+    at[dim] = run;
+    if (ir::apply(layout, std::span<const int64_t>(at)).address != run) break;
+    ++run;
+  }
+  return run;
 }
 
 // The access with its strides.
@@ -263,6 +281,7 @@ Access access_of(const Kernel& kernel, Id buffer, std::span<const Expr> indices,
   for (size_t d = 0; d < indices.size(); ++d)
     access.dims.push_back(dim_of(indices[d], is_int(info->shape[d]) ? int_value(info->shape[d]) : 1, axis_of));
   access.stride.assign(axes, 0);
+  access.block.assign(axes, 0);
   for (const auto& [id, axis] : axis_of) {
     const std::optional<int64_t> stride = analysis::flat_stride(kernel, buffer, indices, id);
     access.stride[axis] = stride ? std::abs(*stride) : -1;
@@ -274,6 +293,7 @@ Access access_of(const Kernel& kernel, Id buffer, std::span<const Expr> indices,
     if (info->layout->shape[static_cast<size_t>(dim)] < 2) continue;
     at[static_cast<size_t>(dim)] = 1;
     access.stride[axis] = ir::apply(*info->layout, std::span<const int64_t>(at)).address;
+    access.block[axis] = run_of(*info->layout, static_cast<size_t>(dim));
   }
   return access;
 }
@@ -363,6 +383,10 @@ std::optional<TileNest> nest_of(const Roots& roots, const Reader& reader, const 
   assign_levels(nest, reader.steps.on_threads);
   for (Axis& axis : nest.axes) finish_axis(axis);
   nest.levels = reader.steps.on_threads ? 2 : 3;
+  for (const Axis& axis : nest.axes)
+    for (const Factor& f : axis.factors)
+      if (!axis.reduce && f.place != kNoPlace && f.place > reader.steps.epilogue && f.level != kOutside)
+        nest.sums_level = std::max(nest.sums_level, f.level);
   nest.matrix = reader.steps.matrix;
   nest.shared = reader.steps.shared;
   nest.warp_lanes = nest.matrix && reader.steps.on_threads ? target.cuda.warp_size : 1;
@@ -416,6 +440,37 @@ bool TileNest::has_reuse() const {
     for (size_t a = 0; a < axes.size(); ++a)
       if (!access.output && !axes[a].reduce && axes[a].extent > 1 && access.stride[a] == 0) return true;
   return false;
+}
+
+bool TileNest::has_overlap() const {
+  for (const Access& access : accesses)
+    for (const AccessDim& dim : access.dims) {
+      int64_t step = 0, window = 1;
+      for (const IndexTerm& t : dim.terms) {
+        if (axes[t.axis].reduce)
+          window += std::abs(t.coefficient) * (axes[t.axis].extent - 1);
+        else if (axes[t.axis].extent > 1)
+          step = std::abs(t.coefficient);
+      }
+      if (!access.output && step > 0 && step < window) return true;
+    }
+  return false;
+}
+
+bool TileNest::below(const AccessDim& dim) const {
+  int64_t least = dim.offset;
+  for (const IndexTerm& t : dim.terms) least += std::min<int64_t>(t.coefficient * (axes[t.axis].extent - 1), 0);
+  return least < 0;
+}
+
+bool TileNest::beyond(const AccessDim& dim) const {
+  int64_t most = dim.offset;
+  for (const IndexTerm& t : dim.terms) {
+    int64_t steps = (axes[t.axis].extent - 1) / t.divisor;
+    if (t.modulus > 0) steps = std::min(steps, t.modulus - 1);
+    most += std::max<int64_t>(t.coefficient * steps, 0);
+  }
+  return most >= dim.extent;
 }
 
 std::optional<TileNest> find_tile_nest(const schedule::Trace& trace, const Kernel& start, const target::Target& target,

@@ -41,6 +41,11 @@ bool is_tolerable(int64_t n, int64_t size, double tolerance) {
   return padded <= static_cast<double>(n) * (1 + tolerance);
 }
 
+// The next multiple that holds `size` elements, or the whole axis.
+int64_t multiple_of(int64_t inner, int64_t size, int64_t whole) {
+  return (std::min(size, whole) + inner - 1) / inner * inner;
+}
+
 std::vector<int64_t> candidates_of(const Axis& axis, double tolerance) {
   if (!axis.is_sampled()) return {1};
   if (!axis.free) return divisors(axis.sampled);
@@ -169,7 +174,11 @@ bool Problem::is_aligned(size_t level, size_t axis, int64_t size) const {
 int64_t Problem::next(const Tiles& tiles, size_t level, size_t axis, const Step& step) const {
   const int64_t now = tiles.size[level][axis], inner = level == 0 ? 1 : tiles.size[level - 1][axis];
   const Axis& a = nest_.axes[axis];
-  auto nests = [&](int64_t size) { return step.within == 0 || step.within % size == 0; };
+  // Slower levels of free tiles grow to the next multiple.
+  const bool follows = a.free && !machine_.gpu;
+  auto nests = [&](int64_t size) {
+    return step.within == 0 || (follows ? size <= step.within : step.within % size == 0);
+  };
   if (a.free && level > 0) {
     // Multiples of the faster tile, doubling; the last one covers the axis.
     const int64_t whole = (a.sampled + inner - 1) / inner * inner;
@@ -190,7 +199,10 @@ int64_t Problem::next(const Tiles& tiles, size_t level, size_t axis, const Step&
 int64_t Problem::previous(const Tiles& tiles, size_t level, size_t axis, int64_t within) const {
   const int64_t now = tiles.size[level][axis], inner = level == 0 ? 1 : tiles.size[level - 1][axis];
   const Axis& a = nest_.axes[axis];
-  auto nests = [&](int64_t size) { return size % inner == 0 && (within == 0 || within % size == 0); };
+  const bool follows = a.free && !machine_.gpu;
+  auto nests = [&](int64_t size) {
+    return size % inner == 0 && (within == 0 || (follows ? size <= within : within % size == 0));
+  };
   if (a.free && level > 0) {
     const int64_t half = now / 2 / inner * inner;
     return half >= inner && half < now && nests(half) ? half : 0;
@@ -198,6 +210,39 @@ int64_t Problem::previous(const Tiles& tiles, size_t level, size_t axis, int64_t
   for (auto it = candidates_[axis].rbegin(); it != candidates_[axis].rend(); ++it)
     if (*it < now && nests(*it) && *it % tiles.vthreads[axis] == 0) return *it;
   return 0;
+}
+
+bool Problem::place(Tiles& tiles, size_t level, size_t axis, int64_t size) const {
+  if (!adjustable(level, axis) || !within_limit(level, axis, size)) return false;
+  const Axis& a = nest_.axes[axis];
+  tiles.size[level][axis] = size;
+  for (size_t l = level; l-- > 0;) {
+    int64_t inner = std::min(tiles.size[l][axis], tiles.size[l + 1][axis]);
+    if (!adjustable(l, axis)) return false;
+    if (tiles.size[l + 1][axis] % inner != 0) {
+      int64_t fits = 0;
+      for (int64_t c : candidates_[axis])
+        if (c <= inner && tiles.size[l + 1][axis] % c == 0 && within_limit(l, axis, c)) fits = c;
+      if (fits == 0) return false;
+      inner = fits;
+    }
+    tiles.size[l][axis] = inner;
+  }
+  for (size_t l = level + 1; l < levels(); ++l) {
+    const int64_t inner = tiles.size[l - 1][axis], now = std::max(tiles.size[l][axis], inner);
+    if (!adjustable(l, axis)) {
+      tiles.size[l][axis] = a.whole <= static_cast<int>(l) ? a.sampled : inner;
+    } else if (a.free) {
+      tiles.size[l][axis] = multiple_of(inner, now, a.sampled);
+    } else {
+      int64_t fits = 0;
+      for (int64_t c : candidates_[axis])
+        if (fits == 0 && c >= now && c % inner == 0) fits = c;
+      if (fits == 0) return false;
+      tiles.size[l][axis] = fits;
+    }
+  }
+  return true;
 }
 
 int64_t Problem::halved(const Tiles& tiles, size_t level, size_t axis) const {
@@ -214,6 +259,11 @@ void Problem::put(Tiles& tiles, size_t level, size_t axis, int64_t size) const {
   tiles.size[level][axis] = size;
   for (size_t l = level + 1; l < levels() && !adjustable(l, axis); ++l)
     tiles.size[l][axis] = nest_.axes[axis].whole <= static_cast<int>(l) ? nest_.axes[axis].sampled : size;
+  if (!nest_.axes[axis].free || machine_.gpu) return;
+  for (size_t l = level + 1; l < levels(); ++l) {
+    const int64_t inner = tiles.size[l - 1][axis];
+    if (adjustable(l, axis)) tiles.size[l][axis] = multiple_of(inner, tiles.size[l][axis], nest_.axes[axis].sampled);
+  }
 }
 
 bool Problem::set(Tiles& tiles, size_t level, size_t axis, int64_t size) const {
@@ -256,16 +306,18 @@ std::array<double, kMaxAxes> Problem::sizes(const Tiles& tiles, size_t level) co
   return out;
 }
 
+double steps_of(const IndexTerm& term, const std::array<double, kMaxAxes>& sizes) {
+  double steps = sizes[term.axis];
+  if (term.divisor > 1) steps = 1 + std::floor((steps - 1) / static_cast<double>(term.divisor));
+  return term.modulus > 0 ? std::min(steps, static_cast<double>(term.modulus)) : steps;
+}
+
 double Problem::input_footprint(const Access& access, const std::array<double, kMaxAxes>& sizes) const {
   double bytes = static_cast<double>(access.bytes);
   for (const AccessDim& dim : access.dims) {
     double reach = 1;
-    for (const IndexTerm& t : dim.terms) {
-      double steps = sizes[t.axis];
-      if (t.divisor > 1) steps = 1 + std::floor((steps - 1) / static_cast<double>(t.divisor));
-      if (t.modulus > 0) steps = std::min(steps, static_cast<double>(t.modulus));
-      reach += static_cast<double>(std::abs(t.coefficient)) * (steps - 1);
-    }
+    for (const IndexTerm& t : dim.terms)
+      reach += static_cast<double>(std::abs(t.coefficient)) * (steps_of(t, sizes) - 1);
     bytes *= dim.whole ? static_cast<double>(dim.extent) : std::min(reach, static_cast<double>(dim.extent));
   }
   return bytes;
@@ -285,6 +337,42 @@ double Problem::count_tiles(const Tiles& tiles, size_t level, bool reductions) c
     if (reductions || !nest_.axes[a].reduce)
       count *= ceil_div(static_cast<double>(nest_.axes[a].extent), elements(tiles, level, a));
   return count;
+}
+
+double Problem::cached_traffic(const Tiles& tiles, size_t level) const {
+  std::array<double, kMaxAxes> all = sizes(tiles, level);
+  struct Outer {
+    int place;
+    size_t axis;
+    double size;
+  };
+  std::vector<Outer> loops;
+  for (size_t a = 0; a < axes(); ++a) {
+    const Axis& axis = nest_.axes[a];
+    const auto extent = static_cast<double>(axis.extent);
+    if (axis.reduce) {
+      all[a] = extent;
+      continue;
+    }
+    all[a] = std::min(all[a], extent);
+    for (const Factor& f : axis.factors)
+      if (f.level > static_cast<int>(level))
+        loops.push_back({f.place, a, f.level == kOutside ? extent : elements(tiles, static_cast<size_t>(f.level), a)});
+  }
+  std::stable_sort(loops.begin(), loops.end(), [](const Outer& x, const Outer& y) { return x.place > y.place; });
+  for (const Outer& loop : loops) {
+    std::array<double, kMaxAxes> grown = all;
+    grown[loop.axis] = std::max(all[loop.axis], std::min(loop.size, static_cast<double>(nest_.axes[loop.axis].extent)));
+    double bytes = 0;
+    for (const Access& access : nest_.accesses) bytes += input_footprint(access, grown);
+    if (bytes > machine_.levels[level].capacity) break;
+    all = grown;
+  }
+  double bytes = 0, count = 1;
+  for (const Access& access : nest_.accesses) bytes += input_footprint(access, all);
+  for (size_t a = 0; a < axes(); ++a)
+    if (!nest_.axes[a].reduce) count *= ceil_div(static_cast<double>(nest_.axes[a].extent), all[a]);
+  return count * bytes;
 }
 
 double Problem::traffic(const Tiles& tiles, size_t level, Count count) const {

@@ -29,6 +29,9 @@ inline double ceil_div(double a, double b) {
   return std::ceil(a / b - 1e-9);
 }
 
+// Values that the term takes over a tile of these elements of each axis.
+double steps_of(const IndexTerm& term, const std::array<double, kMaxAxes>& sizes);
+
 // A memory that holds tiles. Bytes of one core or multiprocessor; bytes per second of the whole machine.
 struct MemoryLevel {
   double capacity = 0;
@@ -76,6 +79,10 @@ class Problem {
   void put(Tiles& tiles, size_t level, size_t axis, int64_t size) const;
   // The same where slower levels are not chosen yet: all of them follow. False: the size is above a factor's limit.
   bool set(Tiles& tiles, size_t level, size_t axis, int64_t size) const;
+  // The same where all levels have sizes: faster levels shrink and slower ones grow until the sizes nest. False: they
+  // cannot.
+  bool place(Tiles& tiles, size_t level, size_t axis, int64_t size) const;
+  const std::vector<int64_t>& candidates(size_t axis) const { return candidates_[axis]; }
   bool has_vthreads(size_t axis) const;
 
   // Elements of the axis that a tile of the level covers.
@@ -86,6 +93,9 @@ class Problem {
   // tiles times their footprints, reductions included.
   enum class Count : uint8_t { kWholeReduction, kSteps };
   double traffic(const Tiles& tiles, size_t level, Count count) const;
+  // Roller's Q where what consecutive tiles share stays in the cache: loops around the tile, the innermost first, run
+  // from the cache while it holds what they touch.
+  double cached_traffic(const Tiles& tiles, size_t level) const;
   // Operations with the padding of tiles that do not divide.
   double operations(const Tiles& tiles) const;
   // Iterations of the grid, threads of a block, tiles of a level in one of the next.
@@ -106,6 +116,8 @@ class Problem {
   bool compute_bound(const Tiles& tiles, size_t level) const;
   // The analytical model by which results are ordered.
   double seconds(const Tiles& tiles) const;
+  // On a CPU; `most`: statements that a loop of the sum is written out to at most. Above: the best of its candidates.
+  double cpu_seconds(const Tiles& tiles, double most) const;
 
   std::vector<int64_t> decisions(const Tiles& tiles, std::vector<int64_t> given) const;
 
@@ -119,6 +131,15 @@ class Problem {
   // aligned may have any size there.
   bool is_aligned(size_t level, size_t axis, int64_t size) const;
   bool cannot_align(size_t level, size_t axis) const { return cannot_align_[level] >> axis & 1; }
+  struct Body;
+  Body body_of(const Tiles& tiles, double most) const;  // `most`: statements of an unrolled loop
+  double tiles_along(const Tiles& tiles, size_t axis, double size) const;
+  bool begins_aligned(const Access& access, const Body& body) const;
+  double unaligned() const;
+  double operand_registers(const Body& body) const;
+  double mask_factor(const Access& access, const Tiles& tiles, const Body& body) const;
+  double loads_of(const Access& access, const Tiles& tiles, const Body& body) const;
+  std::vector<int64_t> unroll_candidates() const;  // statements that a loop of the sum is written out to at most
   double cpu_seconds(const Tiles& tiles) const;
   double gpu_seconds(const Tiles& tiles) const;
   bool within_limit(size_t level, size_t axis, int64_t size) const;

@@ -1,7 +1,7 @@
 // The strategies that construct: Roller and Gensor decide the sketches' tiles (tcc/construct/construct.h), lowering
 // checks the target's limits, and the cost model orders what is left. A round after the last of them is empty.
 #include <algorithm>
-#include <limits>
+#include <array>
 #include <set>
 #include <utility>
 
@@ -13,9 +13,12 @@
 namespace tcc::search {
 namespace {
 
-// A cost model has seen few programs like those that are constructed. What the analytical model expects to be slower
-// than its best by this factor comes behind all others.
+// A cost model has seen few programs like those that are constructed. On GPUs, what the analytical model expects to be
+// slower than its best by this factor comes behind all others.
 constexpr double kDoubt = 1.5;
+// On CPUs the analytical model knows more than features tell: layouts, masks, which sums stay in registers. The cost
+// model decides among programs within this factor of its best.
+constexpr double kClose = 1.1;
 // Of what is constructed for a search's first round, for each program that it begins with.
 constexpr size_t kLookedAt = 8;
 
@@ -24,6 +27,25 @@ struct Outcome {
   std::vector<Individual> programs;
   std::string rule, reason;
 };
+
+// Two orders in turns: by the cost model, as far as the analytical model expects about the same, and by the analytical
+// model alone. Where one of them is wrong about the fastest program, that is still among the first.
+std::vector<Individual> in_turns(std::vector<Individual> programs, const std::vector<double>& seconds) {
+  const double fastest = *std::min_element(seconds.begin(), seconds.end());
+  std::array<std::vector<size_t>, 2> orders;
+  for (std::vector<size_t>& order : orders)
+    for (size_t i = 0; i < programs.size(); ++i) order.push_back(i);
+  auto by_cost = [&](size_t i) { return std::pair(seconds[i] > kClose * fastest, -programs[i].score); };
+  auto by_model = [&](size_t i) { return std::pair(seconds[i], -programs[i].score); };
+  std::stable_sort(orders[0].begin(), orders[0].end(), [&](size_t x, size_t y) { return by_cost(x) < by_cost(y); });
+  std::stable_sort(orders[1].begin(), orders[1].end(), [&](size_t x, size_t y) { return by_model(x) < by_model(y); });
+  std::vector<Individual> out;
+  std::vector<bool> taken(programs.size());
+  for (size_t at = 0; at < programs.size(); ++at)
+    for (const std::vector<size_t>& order : orders)
+      if (const size_t i = order[at]; !taken[i]) taken[i] = true, out.push_back(std::move(programs[i]));
+  return out;
+}
 
 // `most`: programs that are made into kernels, the fastest by the construction's own estimate; 0: all.
 Outcome construct_candidates(const Round& round, construct::Method method, size_t most, Counts& counts) {
@@ -46,22 +68,27 @@ Outcome construct_candidates(const Round& round, construct::Method method, size_
         out.sketch = static_cast<int32_t>(program.trace);
         out.decisions = program.decisions;
       });
-  double fastest = std::numeric_limits<double>::infinity();
+  std::vector<double> seconds;
   for (size_t i = 0; i < legal.size(); ++i)
-    if (legal[i].sketch >= 0) fastest = std::min(fastest, made.programs[i].seconds);
-  std::set<uint64_t> slow;  // nests
-  for (size_t i = 0; i < legal.size(); ++i)
-    if (legal[i].sketch >= 0 && made.programs[i].seconds > kDoubt * fastest) slow.insert(legal[i].nest_hash);
+    if (legal[i].sketch >= 0) seconds.push_back(made.programs[i].seconds);
   std::erase_if(legal, [](const Individual& i) { return i.sketch < 0; });
-  if (options.order == construct::Order::kModel) {
+  if (options.order == construct::Order::kModel && !legal.empty()) {
     features::Batch batch;
     std::vector<float> scores(legal.size());
     for (const Individual& i : legal) batch.add(i.sample);
     round.model.predict(batch, scores);
     for (size_t i = 0; i < legal.size(); ++i) legal[i].score = scores[i];
-    std::stable_sort(legal.begin(), legal.end(), [&](const auto& x, const auto& y) {
-      return std::pair(!slow.contains(x.nest_hash), x.score) > std::pair(!slow.contains(y.nest_hash), y.score);
-    });
+    if (round.target.cuda.sm_count == 0) {
+      legal = in_turns(std::move(legal), seconds);
+    } else {
+      const double fastest = *std::min_element(seconds.begin(), seconds.end());
+      std::set<uint64_t> slow;  // nests
+      for (size_t i = 0; i < legal.size(); ++i)
+        if (seconds[i] > kDoubt * fastest) slow.insert(legal[i].nest_hash);
+      std::stable_sort(legal.begin(), legal.end(), [&](const auto& x, const auto& y) {
+        return std::pair(!slow.contains(x.nest_hash), x.score) > std::pair(!slow.contains(y.nest_hash), y.score);
+      });
+    }
   }
   candidates.collect(legal);
   std::vector<Individual> kept = std::move(candidates.kept());

@@ -109,6 +109,7 @@ construct::TileNest product_nest(int64_t m, int64_t n, int64_t k) {
   auto access = [](size_t x, size_t y, std::vector<int64_t> stride, int64_t rows, int64_t columns) {
     construct::Access out;
     out.dims = {{{{x, 1, 1, 0}}, rows, false}, {{{y, 1, 1, 0}}, columns, false}};
+    out.block.assign(stride.size(), 0);
     out.stride = std::move(stride);
     return out;
   };
@@ -322,6 +323,58 @@ TEST_CASE("Roller's tiles follow its rules of alignment and eligibility on a GPU
     }
   }
   CHECK(nests > 0);
+}
+
+TEST_CASE("tiles that straddle blocks of a packed constant are expected to be slower, on a CPU") {
+  construct::TileNest nest = product_nest(4, 1380, 700);
+  auto seconds = [&](int64_t columns) {
+    const construct::Problem problem(nest, named_target("x86-64-v4"), 1, 1);
+    construct::Tiles tiles = problem.smallest();
+    REQUIRE(problem.place(tiles, 0, 0, 4));
+    REQUIRE(problem.place(tiles, 0, 1, columns));
+    return problem.seconds(tiles);
+  };
+  const double plain = seconds(60), narrow = seconds(4);
+  nest.accesses[1].block = {0, 16, 0};
+  CHECK(seconds(60) > 2 * plain);
+  CHECK(seconds(4) <= narrow);  // four of them are a block
+}
+
+TEST_CASE("windows that leave the input are expected to be slower than others, on a CPU") {
+  auto nest_of = [](int64_t pads) {
+    const task::Task task =
+        task::make_pool({.average = true, .channels = 8, .size = {66, 66}, .kernel = {3, 3}, .pads = {pads, pads}});
+    std::string why;
+    std::optional<construct::TileNest> nest;
+    for (const schedule::Trace& trace : rule_traces(task, named_target("x86-64-v4")))
+      if (!nest) nest = construct::find_tile_nest(trace, task.kernel, named_target("x86-64-v4"), why);
+    INFO(why);
+    REQUIRE(nest.has_value());
+    return *nest;
+  };
+  const construct::TileNest inside = nest_of(0), outside = nest_of(1);
+  CHECK(inside.has_overlap());
+  auto leaves = [](const construct::TileNest& nest) {
+    for (const construct::Access& access : nest.accesses)
+      for (const construct::AccessDim& dim : access.dims)
+        if (!access.output && nest.below(dim) && nest.beyond(dim)) return true;
+    return false;
+  };
+  CHECK_FALSE(leaves(inside));
+  CHECK(leaves(outside));
+}
+
+TEST_CASE("sizes of a tile are placed so that all levels nest") {
+  const construct::Problem problem(product_nest(64, 128, 256), named_target("x86-64-v3"), 1, 0);
+  construct::Tiles tiles = problem.smallest();
+  REQUIRE(problem.place(tiles, 1, 1, 64));
+  REQUIRE(problem.place(tiles, 0, 1, 16));
+  CHECK(tiles.size[1][1] == 64);
+  REQUIRE(problem.place(tiles, 1, 1, 8));  // the faster tile shrinks
+  CHECK(tiles.size[0][1] == 8);
+  REQUIRE(problem.place(tiles, 0, 1, 32));  // the slower ones grow
+  for (size_t l = 1; l < problem.levels(); ++l) CHECK(tiles.size[l][1] % tiles.size[l - 1][1] == 0);
+  CHECK(tiles.size[0][1] == 32);
 }
 
 TEST_CASE("free tiles pad an axis by no more than the tolerance", "[fidelity]") {

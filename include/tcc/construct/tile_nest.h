@@ -64,12 +64,14 @@ struct AccessDim {
   std::vector<IndexTerm> terms;
   int64_t extent = 1;  // of the buffer
   bool whole = false;  // the index has another form: all of the dimension is read
+  int64_t offset = 0;  // the constant term
 };
 struct Access {
   int64_t bytes = 4;  // of an element
   bool output = false;
   std::vector<AccessDim> dims;
   std::vector<int64_t> stride;  // per axis, in elements; -1: not linear; 1 also for a packed constant
+  std::vector<int64_t> block;   // per axis, of a packed constant: elements that are side by side; 0: not packed
 };
 
 // X(purpose): what a sampled choice decides; tells which candidate a construction takes.
@@ -86,6 +88,7 @@ struct TileNest {
   std::vector<Access> accesses;  // inputs, then the output
   std::vector<Categorical> choices;
   size_t levels = 0;
+  int sums_level = 1;      // whose tile the sums of one local buffer are, on a CPU
   int64_t warp_lanes = 1;  // threads that run one thread loop's iteration: a warp for matrix instructions
   bool matrix = false;     // products by matrix instructions
   bool shared = false;     // inputs are copied to shared memory
@@ -95,6 +98,12 @@ struct TileNest {
   bool has_reduction() const;
   // Some input does not move with some spatial axis: an element that is read once serves several results.
   bool has_reuse() const;
+  // Neighboring results read common elements: windows that overlap.
+  bool has_overlap() const;
+  // Whether indices of the dimension leave the buffer: below its first element, or beyond its last one. Loads are
+  // masked there.
+  bool below(const AccessDim& dim) const;
+  bool beyond(const AccessDim& dim) const;
 };
 
 // `why` says in one sentence why the trace has no such nest, where the answer is nullopt: nothing is sampled, the trace
