@@ -346,31 +346,23 @@ Opened<Answer> parse_answer(std::string_view body) {
 }
 
 std::string print_beat(const Beat& b) {
-  return dump({{"worker", b.worker},
-               {"class", b.machine_class},
-               {"tool", b.tool},
-               {"host", b.host},
-               {"target", b.target},
-               {"platform", b.platform},
-               {"features", record::hash_text(b.features)},
-               {"threads", b.threads},
-               {"kind", record::kind_name(b.kind)},
-               {"compares", b.compares},
-               {"calibration", b.calibration},
-               {"started", b.started},
-               {"now", b.now},
-               {"state", b.state},
-               {"done", b.done},
-               {"failed", b.failed},
-               {"refused", b.refused},
-               {"poisoned", b.poisoned},
-               {"redelivered", b.redelivered},
+  return dump({{"worker", b.worker},     {"class", b.machine_class},
+               {"tool", b.tool},         {"host", b.host},
+               {"machine", b.machine},   {"target", b.target},
+               {"platform", b.platform}, {"features", record::hash_text(b.features)},
+               {"threads", b.threads},   {"kind", record::kind_name(b.kind)},
+               {"compares", b.compares}, {"calibration", b.calibration},
+               {"started", b.started},   {"now", b.now},
+               {"state", b.state},       {"done", b.done},
+               {"failed", b.failed},     {"refused", b.refused},
+               {"poisoned", b.poisoned}, {"redelivered", b.redelivered},
                {"rate", b.rate}});
 }
 
 Opened<Beat> parse_beat(std::string_view body) {
   return read_body<Beat>(body, [](const json& j, Beat& b) {
     b.worker = name_of(j, "worker"), b.machine_class = name_of(j, "class"), b.tool = text_of(j, "tool", 256);
+    b.machine = j.contains("machine") ? text_of(j, "machine", 64) : "";  // workers of older versions say nothing
     b.host = text_of(j, "host", 256), b.target = text_of(j, "target", 256), b.platform = text_of(j, "platform", 512);
     b.features = hash_of(j, "features"), b.threads = int_of(j, "threads", 1, 1024);
     if (!record::find_name(text_of(j, "kind", 32), b.kind)) bad("the kind has an unknown name");

@@ -13,7 +13,9 @@
 #include <thread>
 
 #include "fleet/lanes.h"
+#include "tcc/record/record.h"
 #include "tcc/support/files.h"
+#include "tcc/support/hash.h"
 #include "tcc/support/text.h"
 
 namespace tcc::fleet {
@@ -40,6 +42,7 @@ class WorkerLoop {
     beat_.features = target::feature_hash(options.target), beat_.threads = options.threads;
     beat_.kind = runner.kind(), beat_.compares = runner.compares();
     beat_.calibration = options.calibration;
+    beat_.machine = options.machine;
     beat_.started = unix_milliseconds();
     beat_.state = "ready";
     beat_.machine_class = machine_class(options.target, options.platform, options.threads, options.tool, beat_.kind);
@@ -99,8 +102,8 @@ class WorkerLoop {
     if (options_.calibration <= 0) return {};
     const std::string subject = class_subject(beat_.machine_class);
     const std::string body = print_calibration(options_.calibration, beat_.worker);
-    TCC_TRY(const bool others, others_live());
-    if (!others) return bus_->store(subject, seal(key_, subject, body), "");
+    TCC_TRY(const Others others, others_live());
+    if (!others.any) return bus_->store(subject, seal(key_, subject, body), "");
     TCC_TRY(const std::unique_ptr<Delivery> known, bus_->last(std::string(kClassesStream), subject));
     if (known == nullptr) {
       Result<void> first = bus_->store(subject, seal(key_, subject, body), "", true);
@@ -110,30 +113,39 @@ class WorkerLoop {
     const Opened<double> seconds = opened ? parse_calibration(*opened) : tl::make_unexpected(opened.error());
     if (!seconds || *seconds <= 0) return {};
     double own = options_.calibration;
-    const double slowest = *seconds * (1 + kMostCalibrationApart);
+    const double apart = others.here ? kMostCalibrationApartHere : kMostCalibrationApart;
+    const double slowest = *seconds * (1 + apart);
     for (int i = 0; i < kCalibrations && own > slowest && options_.calibrate_again && !stopping(); ++i)
       own = std::min(own, options_.calibrate_again());
     beat_.calibration = own;
     const double ratio = own / *seconds;
-    if (std::abs(ratio - 1) <= kMostCalibrationApart) return {};
+    if (std::abs(ratio - 1) <= apart) return {};
     return make_error(
         ErrorClass::kEnvironment,
-        fmt::format("expected the calibration kernel of class {} to take {} within 5 %, found {} on this machine: "
+        fmt::format("expected the calibration kernel of class {} to take {} within {:.0f} %, found {} on this machine: "
                     "times of the two would not be comparable",
-                    beat_.machine_class, format_duration(*seconds), format_duration(own)),
+                    beat_.machine_class, format_duration(*seconds), 100 * apart, format_duration(own)),
         "stop other programs here and look at the processor's clock; or drain the class, and start this worker first");
   }
 
-  Result<bool> others_live() {
+  // Living workers of the class.
+  struct Others {
+    bool any = false, here = false;  // here: on this machine
+  };
+  Result<Others> others_live() {
     TCC_TRY(const std::unique_ptr<Inbox> beats, bus_->follow(std::string(kBeatsStream), "tcc.beat.*", true));
+    Others others;
     while (true) {
       TCC_TRY(const std::unique_ptr<Delivery> delivery, beats->next(0.3));
-      if (delivery == nullptr) return false;
+      if (delivery == nullptr) return others;
       const auto body = open_sealed(key_, delivery->subject(), delivery->data());
       if (!body) continue;
       const Opened<Beat> beat = parse_beat(*body);
-      if (beat && beat->machine_class == beat_.machine_class && beat->worker != beat_.worker && beat->state != "ended")
-        return true;
+      if (!beat || beat->machine_class != beat_.machine_class || beat->worker == beat_.worker || beat->state == "ended")
+        continue;
+      others.any = true;
+      others.here = others.here || (!beat_.machine.empty() && beat->machine == beat_.machine);
+      if (others.here) return others;
     }
   }
 
@@ -404,6 +416,11 @@ class WorkerLoop {
 };
 
 }  // namespace
+
+std::string running_system() {
+  const Result<std::string> boot = read_file("/proc/sys/kernel/random/boot_id");
+  return boot ? record::hash_text(hash_bytes(*boot)) : "";
+}
 
 std::string default_worker_name() {
   char host[64] = "worker";

@@ -143,16 +143,27 @@ TEST_CASE("a worker drains when it is asked to") {
 
 TEST_CASE("machines of one class that are not equally fast do not mix") {
   NEED_FLEET();
+  CHECK(running_system() == running_system());
+  CHECK(running_system().size() == 16);
   Server server;
   REQUIRE(ensure_streams(*server.connect_as("tuner")));
-  const auto speed = [](double seconds) { return [seconds](WorkerOptions& o) { o.calibration = seconds; }; };
-  WorkerThread first(server, "first", make_fake_runner(0), speed(1e-3));
+  const auto speed = [](double seconds, const char* machine = "") {
+    return [=](WorkerOptions& o) { o.calibration = seconds, o.machine = machine; };
+  };
+  WorkerThread first(server, "first", make_fake_runner(0), speed(1e-3, "one"));
   REQUIRE(wait_for_status(server, [](const FleetStatus& s) { return s.workers.size() == 1; }));
+  // Beside a worker of the same machine the kernel is slower.
+  WorkerThread beside(server, "beside", make_fake_runner(0), speed(1.2e-3, "one"));
+  WorkerThread small_core(server, "small-core", make_fake_runner(0), speed(1.3e-3, "one"));
+  const auto other_core = small_core.join();
+  REQUIRE(!other_core);
+  CHECK_THAT(other_core.error().message, Contains("within 25 %"));
+  CHECK(beside.stop());
   WorkerThread same(server, "same", make_fake_runner(0), speed(1.04e-3));
   WorkerThread slow(server, "slow", make_fake_runner(0), speed(1.06e-3));
   // Another program ran while this one's kernel was timed first.
   WorkerThread disturbed(server, "disturbed", make_fake_runner(0), [](WorkerOptions& o) {
-    o.calibration = 1.2e-3;
+    o.calibration = 1.2e-3, o.machine = "another";
     o.calibrate_again = [left = 3]() mutable { return --left > 0 ? 1.1e-3 : 1.02e-3; };
   });
   const auto refused = slow.join();

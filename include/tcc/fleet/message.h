@@ -100,6 +100,7 @@ Opened<Answer> parse_answer(std::string_view body);
 
 struct Beat {
   std::string worker, machine_class, tool, host;
+  std::string machine;  // equal for workers of one running system; "": not known
   // Of the machine class: what tuners compare with their target.
   std::string target, platform;
   uint64_t features = 0;

@@ -41,10 +41,14 @@ std::unique_ptr<Runner> make_runner(measure::Measurer& measurer, double most_byt
 // Builds and runs nothing.
 std::unique_ptr<Runner> make_fake_runner(double seconds);
 
+// A name of the running system, as Beat::machine; "" where it has none.
+std::string running_system();
+
 struct WorkerOptions {
   std::string name;  // see is_name(); "" = host and process
   target::Target target;
   std::string platform;
+  std::string machine = running_system();
   int64_t threads = 1;
   std::string tool;
   double calibration = 0;  // seconds of the calibration kernel here; 0 = not compared
@@ -60,7 +64,9 @@ struct WorkerOptions {
   std::function<bool()> stop;                    // true: finish what is measured, then end; may be empty
   std::function<void(const std::string&)> note;  // sentences for the user; may be empty
 };
-inline constexpr double kMostCalibrationApart = 0.05;
+// How far apart calibrations may be. Workers of one machine share its clock and its caches: beside a busy one the
+// kernel is up to 13 % slower, and later programs of both are. What is further apart is another kind of core.
+inline constexpr double kMostCalibrationApart = 0.05, kMostCalibrationApartHere = 0.25;
 
 struct WorkerReport {
   std::string worker, machine_class;
@@ -70,7 +76,8 @@ struct WorkerReport {
 
 std::string default_worker_name();
 // Until it is asked to stop, by options.stop or by `tcc fleet drain`. `key`: of messages. Errors: the connection is
-// lost for good; the calibration kernel runs more than 5 % faster or slower than on the first worker of the class;
+// lost for good; the calibration kernel runs more than 5 % (25 % on a machine that has a worker of the class) faster or
+// slower than on the first worker of the class;
 // measuring is impossible.
 Result<WorkerReport> work(const std::shared_ptr<Bus>& bus, const std::string& key, const WorkerOptions& options,
                           Runner& runner);
