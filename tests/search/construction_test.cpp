@@ -98,39 +98,38 @@ TEST_CASE("tuning says once for each operator that a rule does not fit what made
   CHECK(notes.count(tasks[2].workload) == 0);
 }
 
-TEST_CASE("a search that begins with constructions measures one of them first, and only its first round has them") {
+TEST_CASE("a search that begins with constructions measures one of them first") {
   const task::Task task = task::make_gemm({.m = 96, .n = 80, .k = 112, .constant_weights = true});
   const target::Target target = avx2();
-  search::TuneOptions options = options_of(search::Strategy::kEvolutionary);
-  options.cost_model = "trees";
-  options.trials = 24, options.round_size = 8, options.population = 48, options.generations = 1;
-  const auto first_of = [&](int64_t constructed) {
+  // The programs that a search measures, in order.
+  const auto measured = [&](search::TuneOptions options) {
+    options.cost_model = "trees";
     auto store = memory_store();
     measure::FakeMeasurer machine(4, 0);
-    options.constructed = constructed;
     search::Environment env;
     env.store = store.get();
     env.measurer = &machine;
     REQUIRE(search::tune({&task, 1}, target, options, env).has_value());
     const auto records = store->all(search::task_hash(task));
     REQUIRE(records.has_value());
-    REQUIRE(records->size() >= 24);
-    return records->front().nest_hash;
+    std::vector<uint64_t> nests;
+    for (const record::Record& r : *records) nests.push_back(r.nest_hash);
+    return nests;
+  };
+  search::TuneOptions options = options_of(search::Strategy::kEvolutionary);
+  options.trials = 24, options.round_size = 8, options.population = 48, options.generations = 1;
+  const auto first_of = [&](int64_t constructed) {
+    options.constructed = constructed;
+    const std::vector<uint64_t> nests = measured(options);
+    REQUIRE(nests.size() >= 24);
+    return nests.front();
   };
   std::vector<uint64_t> constructed;
   for (const search::Strategy strategy : {search::Strategy::kGensor, search::Strategy::kRoller}) {
     search::TuneOptions alone = options_of(strategy);
-    alone.cost_model = "trees";
     alone.trials = 8;
-    auto store = memory_store();
-    measure::FakeMeasurer machine(4, 0);
-    search::Environment env;
-    env.store = store.get();
-    env.measurer = &machine;
-    REQUIRE(search::tune({&task, 1}, target, alone, env).has_value());
-    const auto records = store->all(search::task_hash(task));
-    REQUIRE(records.has_value());
-    for (const record::Record& r : *records) constructed.push_back(r.nest_hash);
+    const std::vector<uint64_t> nests = measured(alone);
+    constructed.insert(constructed.end(), nests.begin(), nests.end());
   }
   CHECK(std::count(constructed.begin(), constructed.end(), first_of(4)) > 0);
   CHECK(std::count(constructed.begin(), constructed.end(), first_of(0)) == 0);
