@@ -74,15 +74,21 @@ class Calibrator {
   }
 
  private:
+  // What runs before each timed launch, so that the host has enqueued that launch before the device comes to it.
+  // kFlush: what the second-level cache holds is written over; kGraph: the launches themselves, all of them as a graph.
+  enum class Before { kItself, kFlush, kGraph };
+
   // Seconds of one launch, the fastest of some, of a kernel at Stage::Nest over buffers that hold zeros or `first`.
-  Result<double> seconds_of(const std::string& text, int count, const std::vector<int64_t>& first = {}) {
+  Result<double> seconds_of(const std::string& text, int count, const std::vector<int64_t>& first = {},
+                            Before before = Before::kItself) {
     auto nest = ir::parse(text);
     if (!nest) return input_error("a kernel of the calibration: {}", nest.error().message);
     ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target_, ir::Stage::kLowered, std::make_shared<Arena>());
     if (!lowered) return input_error("a kernel of the calibration: {}", lowered.error().text);
-    return seconds_of(*lowered, count, first);
+    return seconds_of(*lowered, count, first, before);
   }
-  Result<double> seconds_of(const ir::Kernel& lowered, int count, const std::vector<int64_t>& first = {}) {
+  Result<double> seconds_of(const ir::Kernel& lowered, int count, const std::vector<int64_t>& first = {},
+                            Before before = Before::kItself) {
     codegen::CudaOptions options;
     options.want_ptx = device_.facts().takes_ptx_only;
     options.nvrtc_library = options_.nvrtc_library;
@@ -98,9 +104,23 @@ class Calibrator {
       addresses.push_back(memory.address());
       buffers.push_back(std::move(memory));
     }
+    runtime::CudaBuffer flushed;
+    if (before == Before::kFlush) {
+      TCC_TRY(flushed, device_.allocate(2 * device_.facts().l2_bytes));
+    }
+    const auto launch = [&] { return kernel->launch(addresses); };
+    std::unique_ptr<runtime::CudaGraph> graph;
+    if (before == Before::kGraph) {
+      TCC_TRY(graph, device_.record([&]() -> Result<void> {
+        for (int i = 0; i < count; ++i) TCC_TRY_VOID(launch());
+        return {};
+      }));
+    }
+    const std::function<Result<void>()> timed = graph ? [&] { return graph->launch(); } : std::function(launch);
     double best = 0;
     for (int64_t i = 0; i < kRepeats; ++i) {
-      TCC_TRY(const double seconds, device_.time(count, [&] { return kernel->launch(addresses); }));
+      TCC_TRY_VOID(before == Before::kFlush ? device_.fill(flushed, 0) : timed());
+      TCC_TRY(const double seconds, device_.time(graph ? 1 : count, timed));
       if (i == 1 || (i > 1 && seconds / count < best)) best = seconds / count;  // the first one warms up
     }
     return best;
@@ -135,7 +155,7 @@ class Calibrator {
   }
 
   // A thread that loads where its next load is.
-  Result<double> chain(int64_t elements) {
+  Result<double> chain(int64_t elements, Before before = Before::kItself) {
     std::vector<int64_t> next(static_cast<size_t>(elements));
     // Steps of many lines, to all of them in turn: an odd step visits every element of a power of two.
     const int64_t step = elements / 8 * 3 + 129;
@@ -148,17 +168,19 @@ class Calibrator {
           "}}\n}}\n",
           elements, steps);
     };
-    return step_of(text, sizes_.steps, next);
+    return step_of(text, sizes_.steps, next, before);
   }
   // Seconds of a step of a kernel: what twice the steps take longer.
   template <typename Text>
-  Result<double> step_of(const Text& text, int64_t steps, const std::vector<int64_t>& first = {}) {
-    TCC_TRY(const double one, seconds_of(text(steps), 1, first));
-    TCC_TRY(const double two, seconds_of(text(2 * steps), 1, first));
+  Result<double> step_of(const Text& text, int64_t steps, const std::vector<int64_t>& first = {},
+                         Before before = Before::kItself) {
+    TCC_TRY(const double one, seconds_of(text(steps), 1, first, before));
+    TCC_TRY(const double two, seconds_of(text(2 * steps), 1, first, before));
     return std::max(two - one, 0.0) / static_cast<double>(steps);
   }
   Result<void> chains() {
-    TCC_TRY(const double far, chain(sizes_.far));
+    // The chain visits few enough lines that the second-level cache would hold them from one launch to the next.
+    TCC_TRY(const double far, chain(sizes_.far, Before::kFlush));
     TCC_TRY(const double near, chain(sizes_.near));
     TCC_TRY(const double own, chain(kOwnElements));
     fit("memory_latency_ns", far * 1e9);
@@ -232,12 +254,14 @@ class Calibrator {
     return {};
   }
 
+  // What a launch of a graph costs beside the kernels: libraries launch graphs, and so does measuring.
   Result<void> launches() {
+    constexpr int kLaunches = 100;
     TCC_TRY(
         const double seconds,
-        seconds_of("kernel nest {\noutput B: f32[32]\nfor g in 1 bound(grid.x) { for x in 32 bound(thread.x) {\nB[x] = "
-                   "1.0\n} }\n}\n",
-                   100));
+        seconds_of("kernel nest {\noutput B: f32[32]\nfor g in 1 bound(grid.x) { for x in 32 bound(thread.x) {\nB[x] "
+                   "= 1.0\n} }\n}\n",
+                   kLaunches, {}, Before::kGraph));
     fit("launch_seconds", target_.cuda.launch_seconds, seconds);
     return {};
   }
@@ -245,9 +269,10 @@ class Calibrator {
   // One block on each multiprocessor that passes words on through shared memory.
   Result<void> blocks() {
     auto text = [&](int64_t steps, int64_t reads) {
-      // Every iteration reads other words, or the compiler would read them once.
+      // No two reads of neighboring iterations are of one word, or the compiler would keep it in a register.
+      constexpr int64_t kApart = 16;
       std::string sum = "t[(x + i + 1) % 256]";
-      for (int64_t r = 1; r < reads; ++r) sum += fmt::format(" + t[(x + i + {}) % 256]", r + 1);
+      for (int64_t r = 1; r < reads; ++r) sum += fmt::format(" + t[(x + i + {}) % 256]", r * kApart + 1);
       return fmt::format(
           "kernel nest {{\noutput B: f32[{0}]\ntemp t: f32[256] shared\ntemp s: f32[1] local\nfor g in {1} "
           "bound(grid.x) {{\nalloc t "

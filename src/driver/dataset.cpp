@@ -28,6 +28,8 @@ target::Target with_rates(target::Target target, const std::optional<target::Tar
   return target;
 }
 
+constexpr size_t kTogether = 16;  // tasks of a search
+
 class Collector {
  public:
   Collector(data::PoolWriter& pool, const CollectingPlatform& at)
@@ -39,13 +41,15 @@ class Collector {
         tool_version_(tool_version()) {}
 
   Result<CollectReport> run(std::span<const task::Task> tasks) {
-    size_t failed = 0;
-    for (size_t i = 0; i < tasks.size() && !limit_.reached(); ++i) {
-      progress_ = {tasks[i].workload, i, tasks.size(), 0, request_.per_task, 0};
-      if (auto ok = collect_task(tasks[i], limit_.share(tasks.size() - i)); !ok) {
-        if (write_error_ || ++failed == tasks.size()) return tl::make_unexpected(std::move(ok).error());
-        report_.notes.push_back(fmt::format("{}: not measured: {}", tasks[i].workload, ok.error().message));
-      }
+    size_t done = 0, failed = 0;
+    while (done < tasks.size() && !limit_.reached()) {
+      std::vector<Part> parts = next_parts(tasks.subspan(done));
+      progress_ = {parts[0].group.task.workload, done, tasks.size(), parts[0].programs, request_.per_task, 0};
+      const auto n = static_cast<double>(parts.size());
+      auto failures = collect_parts(parts, done, n * limit_.share(tasks.size() - done));
+      if (!failures) return tl::make_unexpected(std::move(failures).error());
+      done += parts.size(), failed += failures->size();
+      if (failed == tasks.size()) return tl::make_unexpected(std::move(failures->back()));
     }
     report_.seconds = limit_.elapsed();
     report_.stopped = limit_.stopped();
@@ -53,27 +57,54 @@ class Collector {
   }
 
  private:
-  Result<void> collect_task(const task::Task& task, double seconds) {
-    group_ = {task, platform_, space::space_name(request_.space), {}, {}};
+  // A task of which programs are collected.
+  struct Part {
+    data::Group group;  // with the entries that go to the pool next
     const data::Group* known = nullptr;
-    for (const data::Group& g : pool_.pool().groups)
-      if (g.key() == group_.key()) known = &g;
-    const int64_t before = known != nullptr ? std::ssize(known->entries) : 0;
-    progress_.programs = before;
-    if (before >= request_.per_task) return {};
-    TCC_TRY(auto store, record::Store::open(":memory:"));
-    if (known != nullptr) TCC_TRY_VOID(restore(*known, task, *store));
-    TCC_TRY(std::vector<record::Record> records, store->all(search::task_hash(task)));
-    last_ = records.empty() ? -1 : records.back().id;
+    int64_t programs = 0;  // that the pool has
+    int64_t last = -1;     // record that went there
+  };
 
+  // The next task, and those after it that are searched with it: where references are made beside measuring, those of
+  // one task are made while programs of another run. Tasks that the pool knows equally well only, since they share the
+  // limits of a search.
+  std::vector<Part> next_parts(std::span<const task::Task> tasks) const {
+    const size_t most = measurer_.traits().prepares_beside ? std::min(kTogether, tasks.size()) : 1;
+    std::vector<Part> parts;
+    for (const task::Task& task : tasks.first(most)) {
+      Part part;
+      part.group = {task, platform_, space::space_name(request_.space), {}, {}};
+      for (const data::Group& g : pool_.pool().groups)
+        if (g.key() == part.group.key()) part.known = &g, part.programs = std::ssize(g.entries);
+      if (!parts.empty() && part.programs != parts[0].programs) break;
+      parts.push_back(std::move(part));
+    }
+    return parts;
+  }
+
+  // The errors of the tasks that cannot be measured. Errors: the pool or the store cannot be written.
+  Result<std::vector<Error>> collect_parts(std::vector<Part>& parts, size_t first, double seconds) {
+    std::vector<Error> failures;
+    const int64_t missing = request_.per_task - parts[0].programs;
+    if (missing <= 0) return failures;
+    TCC_TRY(auto store, record::Store::open(":memory:"));
+    std::vector<task::Task> tasks;
+    for (Part& part : parts) {
+      const task::Task& task = part.group.task;
+      if (part.known != nullptr) TCC_TRY_VOID(restore(*part.known, task, *store));
+      TCC_TRY(std::vector<record::Record> records, store->all(search::task_hash(task)));
+      part.last = records.empty() ? -1 : records.back().id;
+      part.known = nullptr;  // the pool moves its groups when it grows
+      tasks.push_back(task);
+    }
     search::TuneOptions options;
-    options.trials = request_.per_task - before;
+    options.trials = missing * std::ssize(parts), options.trials_per_task = missing;
     options.seconds = seconds;
-    options.strategy = request_.sampler;
+    options.strategy = request_.sampler, options.scheduler = search::TaskScheduler::kRoundRobin;
     options.space = request_.space;
     options.threads = request_.threads;
     // Draws of their own: those of the call before are known.
-    options.seed = combine_hash(request_.seed, static_cast<uint64_t>(before));
+    options.seed = combine_hash(request_.seed, static_cast<uint64_t>(parts[0].programs));
     options.resume = false;
     options.finals = false;
     search::Environment environment;
@@ -82,19 +113,34 @@ class Collector {
     environment.tool_version = tool_version_;
     Result<void> written;
     environment.progress = [&](const search::Progress& p) {
-      if (p.kind == search::Progress::Kind::kRound && written) written = flush(*store);
+      if (p.kind != search::Progress::Kind::kRound || !written) return;
+      const auto at = static_cast<size_t>(p.task);
+      progress_.workload = parts[at].group.task.workload, progress_.task = first + at;
+      written = flush(*store, parts[at]);
     };
-    auto tuned = search::tune(std::span(&task, 1), platform_.target, options, environment);
-    if (written) written = flush(*store);
-    if (!written) {
-      write_error_ = true;
-      return written;
+    auto tuned = search::tune(tasks, platform_.target, options, environment);
+    for (Part& part : parts)
+      if (written) written = flush(*store, part);
+    if (!written) return tl::make_unexpected(std::move(written).error());
+    if (!tuned) {
+      failures.assign(parts.size(), tuned.error());
+      for (const Part& part : parts) note_failure(part, tuned.error().message);
+      return failures;
     }
-    if (!tuned) return tl::make_unexpected(std::move(tuned).error());
-    if (tuned->tasks[0].exhausted && progress_.programs < request_.per_task)
-      report_.notes.push_back(fmt::format("{}: its design spaces gave {} programs, not {}", task.workload,
-                                          progress_.programs, request_.per_task));
-    return {};
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const search::TaskResult& result = tuned->tasks[i];
+      if (!result.failure.empty()) {
+        failures.push_back(Error{ErrorClass::kEnvironment, result.failure});
+        note_failure(parts[i], result.failure);
+      } else if (result.exhausted && parts[i].programs < request_.per_task) {
+        report_.notes.push_back(fmt::format("{}: its design spaces gave {} programs, not {}", result.workload,
+                                            parts[i].programs, request_.per_task));
+      }
+    }
+    return failures;
+  }
+  void note_failure(const Part& part, const std::string& reason) {
+    report_.notes.push_back(fmt::format("{}: not measured: {}", part.group.task.workload, reason));
   }
 
   // The pool's programs as records, with the hash of their nest: they are not drawn again.
@@ -113,7 +159,7 @@ class Collector {
       r.target_features = target::feature_hash(platform_.target);
       r.skeleton = schedule::skeleton_hash(trace);
       r.decisions = e.decisions, r.trace = schedule::trace_to_json(trace);
-      r.platform = target::platform_text(platform_.target), r.space = group_.space;
+      r.platform = target::platform_text(platform_.target), r.space = known.space;
       r.nest_hash = ir::hash_kernel(*nest);
       r.threads = request_.threads;
       r.status = e.status, r.median = e.seconds;
@@ -123,25 +169,26 @@ class Collector {
   }
 
   // Hands the records since the last call to the pool.
-  Result<void> flush(const record::Store& store) {
-    TCC_TRY(const std::vector<record::Record> records, store.all(search::task_hash(group_.task)));
-    group_.sketches.clear(), group_.entries.clear();
+  Result<void> flush(const record::Store& store, Part& part) {
+    data::Group& group = part.group;
+    TCC_TRY(const std::vector<record::Record> records, store.all(search::task_hash(group.task)));
+    group.sketches.clear(), group.entries.clear();
     for (const record::Record& r : records) {
-      if (r.id <= last_) continue;
-      last_ = r.id;
+      if (r.id <= part.last) continue;
+      part.last = r.id;
       if (r.status == record::Status::kRejected || (r.status == record::Status::kOk && !(r.median > 0))) continue;
       TCC_TRY(schedule::Trace trace, schedule::trace_from_json(r.trace));
-      const auto same = std::find_if(group_.sketches.begin(), group_.sketches.end(),
+      const auto same = std::find_if(group.sketches.begin(), group.sketches.end(),
                                      [&](const schedule::Trace& t) { return t.instructions == trace.instructions; });
-      const auto sketch = static_cast<int32_t>(same - group_.sketches.begin());
-      if (same == group_.sketches.end()) group_.sketches.push_back(trace);
+      const auto sketch = static_cast<int32_t>(same - group.sketches.begin());
+      if (same == group.sketches.end()) group.sketches.push_back(trace);
       const bool ok = r.status == record::Status::kOk;
-      group_.entries.push_back({sketch, std::move(trace.decisions), r.status, ok ? r.median : 0});
+      group.entries.push_back({sketch, std::move(trace.decisions), r.status, ok ? r.median : 0});
     }
-    if (group_.entries.empty()) return {};
-    TCC_TRY(const int64_t added, pool_.add(group_));
-    report_.added += added;
-    progress_.programs += added, progress_.elapsed_seconds = limit_.elapsed();
+    if (group.entries.empty()) return {};
+    TCC_TRY(const int64_t added, pool_.add(group));
+    report_.added += added, part.programs += added;
+    progress_.programs = part.programs, progress_.elapsed_seconds = limit_.elapsed();
     if (request_.progress) request_.progress(progress_);
     return {};
   }
@@ -152,9 +199,6 @@ class Collector {
   ThreadPool& threads_;
   const data::Platform platform_;
   const std::string tool_version_;
-  data::Group group_;  // of the task at hand, with the entries that go to the pool next
-  int64_t last_ = -1;  // record
-  bool write_error_ = false;
   CollectProgress progress_;
   CollectReport report_;
   const CollectLimit limit_{request_};

@@ -13,7 +13,8 @@ namespace {
 
 constexpr char kEmptyKernel[] =
     ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry tcc_clusters()\n{\n  ret;\n}\n";
-constexpr int kTakesPtxOnly = 0x7463;  // attribute of an emulated device, and its value
+constexpr int kTakesPtxOnly = 0x7463;               // attribute of an emulated device, and its value
+constexpr std::string_view kEmulated = "Fake GPU";  // its name
 
 tl::unexpected<Error> device_error(const std::string& hint = {}) {
   return make_error(ErrorClass::kEnvironment, tcc_rt_last_error(), hint);
@@ -341,9 +342,10 @@ class DriverDevice final : public CudaDevice {
     }
     TCC_TRY(const int64_t ecc, attribute(TCC_CU_ECC_ENABLED));
     facts_.ecc = ecc != 0;
-    int emulated = 0;  // real drivers do not know the number
-    facts_.takes_ptx_only =
-        cuda_.cuDeviceGetAttribute(&emulated, kTakesPtxOnly, device_) == 0 && emulated == kTakesPtxOnly;
+    int emulated = 0;  // real drivers are not asked: they do not know the number, and tools report the failed call
+    facts_.takes_ptx_only = facts_.name == kEmulated &&
+                            cuda_.cuDeviceGetAttribute(&emulated, kTakesPtxOnly, device_) == 0 &&
+                            emulated == kTakesPtxOnly;
     size_t free_bytes = 0, total_bytes = 0;
     TCC_TRY_VOID(driver_.check(cuda_.cuMemGetInfo(&free_bytes, &total_bytes), "cuMemGetInfo"));
     facts_.memory_bytes = static_cast<int64_t>(total_bytes);

@@ -13,6 +13,7 @@
 namespace tcc::measure {
 namespace {
 
+constexpr int64_t kAtOnce = 32;       // candidates
 constexpr double kStartSeconds = 60;  // a context on a machine with many devices takes its time
 constexpr int kHangsForgiven = 1;     // of a task, before its asynchronous copies are given up
 // A wait that lasts longer will not end: the kernel traps, which is kinder to the driver than a process that is killed.
@@ -106,8 +107,9 @@ Result<GpuDevice> CudaExecutor::connect() {
 
 Result<void> CudaExecutor::start() {
   TCC_TRY(device_, connect());
-  // Compiling takes longer than measuring and runs beside it, so a call takes many candidates.
-  facts_.traits = {.at_once = 32, .compares = true, .prepares_beside = true};
+  // Compiling takes many times as long as measuring and runs beside it on all cores, so a call takes many candidates,
+  // those of several tasks: rounds are of 8 where the trials are few.
+  facts_.traits = {.at_once = 32, .tasks_at_once = 4, .compares = true, .prepares_beside = true};
   facts_.device = std::make_shared<DeviceFacts>(
       DeviceFacts{target::sm_name(device_.target), target::target_to_json(device_.target)});
   facts_.name = device_.name;
