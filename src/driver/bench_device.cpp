@@ -157,7 +157,7 @@ Result<void> bench_on_device(package::LoadedModel& model, const LibraryFacts& fa
   DeviceRuns runs(*device, *context, tensors, options);
   TCC_TRY_VOID(runs.time(report));
   for (KernelTime& k : report.kernels) k.alone = 0;  // a tuner's time is of another device, perhaps
-  TCC_TRY_VOID(profile_runs(*device, [&] { return runs.once(); }, options, facts, report));
+  if (options.profile) TCC_TRY_VOID(profile_runs(*device, [&] { return runs.once(); }, options, facts, report));
   // "sm_90a" is the architecture sm_90 with what only it has.
   for (const auto& [name, target] : facts.targets)
     if (name.starts_with(architecture)) gpu.target = target;

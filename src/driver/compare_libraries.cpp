@@ -18,6 +18,7 @@
 #include "driver/student.h"
 #include "tcc/driver/library.h"
 #include "tcc/package/loaded_model.h"
+#include "tcc/runtime/cuda_device.h"
 #include "tcc/support/descriptor.h"
 #include "tcc/support/files.h"
 #include "tcc/support/rng.h"
@@ -196,8 +197,10 @@ constexpr int64_t kDeviceTurns = 6;  // pairs; the device's own times vary littl
 // Turns of two libraries on a device, by its own times. A process has one device context, and none survives a fork, so
 // all turns are in this process; each loads its library anew.
 Result<std::vector<PairBlock>> time_on_device(const std::string& a, const std::string& b, const BenchOptions& options) {
+  // Keeps the context alive: making it anew takes a second.
+  TCC_TRY(const auto device, runtime::CudaDevice::open(0, options.cuda_driver));
   BenchOptions turn = options;
-  turn.per_kernel = false;
+  turn.per_kernel = turn.profile = false;
   turn.seconds = options.seconds * kPairedTimes / (2 * kDeviceTurns);
   const auto time = [&](const std::string& library) -> Result<double> {
     TCC_TRY(const BenchReport report, bench_library(library, turn));

@@ -307,10 +307,13 @@ class Call(StepRunner):
             setup, apply = call.format(p=precision).split(")(", 1)
             case = {"library": self.libraries.get(full), "compare": False, "work": 1e9, "unit": "runs/s",
                     "inputs": [[n, k.format(p=precision), s, f] for n, k, s, f in inputs], "tolerance": 1}
-            ways = {"eager": f"[*x, {setup})]", "compiled": f"[*x, torch.compile({setup}))]"}
+            apply, fast = f"({apply}", ".to(memory_format=torch.channels_last)"
+            ways = {"eager": (f"[*x, {setup})]", f"x[-1]{apply}"),
+                    "graph": (f"[*x, graphed(lambda m={setup}){fast}: m{apply})]", "x[-1]()"),
+                    "compiled": (f"[*x, torch.compile({setup}))]", f"x[-1]{apply}")}
             # torch.compile takes its time: what it may cost is not the row of the other way.
             self.peers([{**case, "name": f"model.{full}" + ("" if way == "eager" else f".{way}"),
-                         "peers": {way: (prepare, f"x[-1]({apply}")}} for way, prepare in ways.items()], step)
+                         "peers": {way: call}} for way, call in ways.items()], step)
         return run
 
     def call_3(self):

@@ -112,6 +112,7 @@ struct BenchOptions {
   uint64_t seed = 1;
   std::map<std::string, int64_t> sizes;  // of dimensions of several sizes, by name; those not named have their largest
   bool per_kernel = false;               // also time the steps inside the model, in runs of their own
+  bool profile = true;                   // on a GPU: times and counters of the kernels by CUPTI, where it is there
   std::string cuda_driver;               // of libraries for GPUs; "" = the system's
   std::string calibrations;              // as GpuSources::calibrations
   std::string cupti;                     // as cuda_driver; none unless named where another driver than the system's is
