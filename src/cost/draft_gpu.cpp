@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kAddressRegisters = 24;  // of a thread, beside its local arrays
 constexpr int64_t kExpanded = 64;         // iterations of loops that choose registers
-constexpr int64_t kMaxStatements = 192;   // of another loop that is written out
+constexpr int64_t kMaxStatements = 512;   // of another loop that is written out
 constexpr double kSpill = 0.02;           // of a thread's arithmetic, for each register too many
 constexpr double kSwizzledConflicts = 4;  // of columns, where rows keep pieces of 16 bytes
 constexpr double kFragmentRow = 8;        // elements of a fragment's row that lanes hold together
@@ -256,8 +256,15 @@ class GpuLaunch {
     // Around its allocation a buffer holds other values in each iteration.
     const auto place = places_.find(a.buffer->id);
     const size_t from = place == places_.end() ? 0 : place->second.around.size();
-    for (size_t i = h.loops.size(); i-- > from && !b_.is(open, 0);) {
+    const Column common = in_shared(*a.buffer);
+    for (size_t i = h.loops.size(); i-- > 0;) {
       const Column extent = h.loops[i]->extent;
+      // Virtual threads become the innermost loops of the statements that differ between them.
+      if (h.loops[i]->loop->axis == Axis::kVthread && !a.moves[i] && !h.copying) {
+        left = b_.div(left, i >= from ? extent : b_.select(common, extent, number(1)));
+        continue;
+      }
+      if (i < from) continue;
       if (bound(*h.loops[i]->loop)) {
         open = b_.both(open, b_.negate(repeats(*h.loops[i])));
       } else if (!a.moves[i]) {

@@ -20,7 +20,7 @@ namespace {
 // kMinAddressRegisters (lower/check_limits.cpp).
 constexpr double kExpectedAddressRegisters = 24;
 constexpr int64_t kShortLoop = 64;      // iterations of loops that promote_registers expands
-constexpr double kMaxStatements = 192;  // of a loop that plan_unrolling expands
+constexpr double kMaxStatements = 512;  // of a loop that plan_unrolling expands
 constexpr int64_t kBatch = 8;           // iterations of plain serial loops that it expands
 constexpr double kBatchStatements = 64;
 constexpr double kExchangedShare = 0.25;  // of a launch's traffic, from which on threads wait for each other
@@ -304,7 +304,8 @@ GpuCounter::Wait GpuCounter::loop(const Loop& l, double times) {
     combine(extent, times);
     w = {0, std::ceil(std::log2(extent)) * model_.shared_latency_cycles + model_.barrier_cycles};
   } else if (straight) {
-    w.after *= copying_ ? 1 : extent;
+    // What virtual threads wait for comes beside each other: they become inner loops of one piece of code.
+    w.after *= copying_ || l.axis == Axis::kVthread ? 1 : extent;
   } else {
     const double rounds = std::ceil(extent / copies);
     facts_.instructions += warps(times * rounds) * model_.loop_instructions * index_factor_;

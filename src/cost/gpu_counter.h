@@ -53,6 +53,7 @@ class GpuCounter {
     int64_t divisor = 0;         // of the address's other parts, but for the constant
     int64_t constant = 0;        // elements
     bool gathers = false;        // an index is loaded
+    bool shared = false;         // of a buffer in shared memory, which all threads of the block see
     size_t from = 0;             // loops around the buffer's allocation
   };
   // Traffic of one buffer.

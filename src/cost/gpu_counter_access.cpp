@@ -57,6 +57,7 @@ void GpuCounter::look_at(const Buffer& b, std::span<const Expr> indices) {
   m.constant = 0;
   m.from = made_[static_cast<size_t>(b.id)];
   m.gathers = false;
+  m.shared = places_[static_cast<size_t>(b.id)] == Place::kShared;
   bool remainders = false;
   int64_t size = 1;
   auto add = [&](Expr atom, int64_t c) {
@@ -145,12 +146,19 @@ void GpuCounter::index(Expr e, double times) {
 // Executions that remain where registers keep the value: over loops that do not move the address, out to the first
 // loop that moves it step by step, or to the allocation, whose next iteration holds other values.
 double GpuCounter::reused(double times) const {
-  for (size_t i = loops_.size(); i-- > movement_.from && !loops_[i].bound;) {
+  size_t i = loops_.size();
+  while (i > movement_.from && !loops_[i - 1].bound) {
+    --i;
     if (movement_.steps[i] == 0)
       times /= loops_[i].extent;
     else if (!loops_[i].expanded)
       break;
   }
+  // Virtual threads become the innermost loops of the statements that differ between them (lower/gpu/sink_vthreads.h):
+  // what does not move with them is loaded once, if it is the same for all of them.
+  const size_t from = movement_.shared ? 0 : movement_.from;
+  while (!copying_ && i-- > from)
+    if (loops_[i].loop->axis == Axis::kVthread && movement_.steps[i] == 0) times /= loops_[i].extent;
   return times;
 }
 

@@ -59,7 +59,9 @@ void occupancy(LaunchFacts& f, Stmt launch, const target::Target& target) {
   f.step_cycles *= f.rounds;
   f.latency_cycles *= f.rounds;
   f.bytes_in_flight *= f.blocks_per_sm * f.threads;
-  f.overlap *= resident * f.stages;
+  // Where copies run ahead, the warps of a block meet once a step and read and multiply beside each other in it.
+  const bool ahead = f.stages > 1 && f.matrix_seconds == 0 && analysis::role_loop(launch) == nullptr;
+  f.overlap *= f.stages * (ahead && f.overlap <= 1 ? std::max(1.0, f.scheduler_warps) : resident);
   f.busy = std::min(1.0, f.occupancy * std::min(f.parallelism, kUsefulParallelism) / c.model.full_rate_share);
   if (f.matrix_seconds > 0) f.busy *= std::min(1.0, f.scheduler_warps / c.model.matrix_warps);
 }

@@ -9,17 +9,24 @@
 // Thread and virtual-thread loops are bound each by itself, to thread.x, y and z, instead of fused and bound to
 // thread.x: that is the same numbering of threads, and the regions of shared copies stay boxes while tile sizes are
 // symbols. Three iterators at most are spread over threads; others have tiles in the grid and in registers.
+//
+// A product of matrices, or what is one when its iterators are fused (a convolution), has a second form: the shared
+// copy of each operand holds one term of the sum in a row, As[k, i] and Bs[k, j]. What a thread multiplies are
+// neighbors there, whatever the layout in memory, so that it reads 16 bytes at a time and warps meet no banks twice
+// (CUTLASS, SIMT GEMM). Copies go through memory in its own order.
 #include <algorithm>
 #include <array>
 
 #include "space/contraction.h"
-#include "space/gpu.h"
+#include "space/gpu_product.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::space {
 namespace {
 
-constexpr int64_t kFewDivisors = 8;  // an extent whose largest divisor below the limit is smaller is tiled freely
+constexpr int64_t kMostPadded = 64;   // multiples to which a product's extents are padded, at most
+constexpr int64_t kPaddedShare = 32;  // and by no more than this part of them
+constexpr int64_t kFewDivisors = 8;   // an extent whose largest divisor below the limit is smaller is tiled freely
 
 struct Tiles {
   std::vector<LoopRv> s[5], r[3];
@@ -119,6 +126,88 @@ bool tile(Schedule& s, const NaiveNest& nest, const target::Target& target, cons
   return s.ok();
 }
 
+// The largest power of two whose multiples the extent can be padded to at little cost.
+int64_t padding_multiple(int64_t extent) {
+  int64_t multiple = 1;
+  for (int64_t n = 2; n <= kMostPadded; n *= 2)
+    if ((n - extent % n) % n * kPaddedShare <= extent) multiple = n;
+  return multiple;
+}
+
+// Iterators batch..., k, i, j; operands [batch, k, i] and [batch, k, j] in shared memory. Which of the two last
+// dimensions of an operand's copy are neighbors in memory: those of the sum?
+bool ends_in_sum(const ProductForm& form, size_t operand) {
+  const Expr last = form.nest.loads[operand]->indices.back();
+  auto any = [&](const std::vector<size_t>& iters) {
+    return std::any_of(iters.begin(), iters.end(), [&](size_t i) { return mentions(last, form.nest.iter(i)); });
+  };
+  return any(form.sums) && !any(form.rows) && !any(form.columns);
+}
+
+bool tile_product(Schedule& s, const ProductForm& form, const target::Target& target, const GpuSpaceOptions& options) {
+  // Step 1. One iterator each for rows, columns and terms; copies of operands in the order of the iterators.
+  BlockRv block = s.get_block(form.nest.name);
+  std::vector<std::vector<schedule::IterDigit>> map;
+  std::vector<int64_t> extents, multiples;
+  bool grows = false;
+  auto add = [&](const std::vector<size_t>& iters, bool pads) {
+    int64_t extent = 1;
+    map.emplace_back();
+    for (size_t i : iters) {
+      map.back().push_back({static_cast<int64_t>(i), 1, form.nest.extents[i]});
+      extent *= form.nest.extents[i];
+    }
+    multiples.push_back(pads ? padding_multiple(extent) : 1);
+    extents.push_back((extent + multiples.back() - 1) / multiples.back() * multiples.back());
+    grows = grows || extents.back() > extent;
+  };
+  for (size_t b : form.batch) add({b}, false);
+  add(form.sums, true), add(form.rows, true), add(form.columns, true);
+  s.transform_block_layout(block, map);
+  for (int operand : {0, 1}) s.reindex(block, operand);
+  if (!form.plain) s.reindex(block, -1);
+  if (grows) s.pad_einsum(block, multiples);
+  BlockRv result = s.cache_write(block, Scope::kLocal);
+  std::vector<LoopRv> loops = s.get_loops(block);
+  if (!s.ok() || loops.size() != map.size()) return false;
+
+  // Step 2. Tiles, and what runs them.
+  const size_t k = loops.size() - 3;
+  std::array<std::vector<LoopRv>, 5> tiles;
+  std::vector<LoopRv> grid(loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(k)), order;
+  std::vector<LoopRv> terms = s.split(loops[k], sample(s, loops[k], extents[k], 3, options.max_innermost));
+  for (size_t i : {k + 1, k + 2}) {
+    std::vector<LoopRv> parts = s.split(loops[i], sample(s, loops[i], extents[i], 5, options.max_innermost));
+    if (!s.ok()) return false;
+    for (size_t level = 0; level < parts.size(); ++level) tiles[level].push_back(parts[level]);
+  }
+  grid.insert(grid.end(), tiles[0].begin(), tiles[0].end());
+  for (const std::vector<LoopRv>& level : {grid, tiles[1], tiles[2], std::vector{terms[0]}, std::vector{terms[1]},
+                                           tiles[3], std::vector{terms[2]}, tiles[4]})
+    order.insert(order.end(), level.begin(), level.end());
+  s.reorder(order);
+  LoopRv blocks = fuse_all(s, grid);
+  s.bind(blocks, Axis::kGridX);
+  for (LoopRv l : tiles[1]) s.bind(l, Axis::kVthread);
+  s.bind(tiles[2][1], Axis::kThreadX);
+  s.bind(tiles[2][0], Axis::kThreadY);
+  s.annotate(blocks, AnnotationKey::kMinThreads, lit(target.cuda.warp_size));
+
+  // Step 3. The result leaves its thread; operands come through shared memory.
+  s.reverse_compute_at(result, tiles[2].back());
+  const size_t depth = 1 + tiles[1].size() + tiles[2].size() + 1;
+  for (size_t r = 0; r < 2 && s.ok(); ++r) {
+    BlockRv copy = s.cache_read(block, static_cast<int>(r), Scope::kShared);
+    s.compute_at(copy, terms[0]);
+    std::vector<LoopRv> around = s.get_loops(copy);
+    if (!s.ok() || around.size() < depth + 2) return false;
+    if (ends_in_sum(form, r)) s.reorder(std::vector{around.back(), around[around.size() - 2]});
+    cooperative_fetch(s, copy, depth, options.vector_lengths);
+  }
+  s.annotate(terms[0], AnnotationKey::kPipelineDepth, sample_uniform(s, options.stages));
+  return s.ok();
+}
+
 }  // namespace
 
 Ways gpu_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
@@ -126,6 +215,9 @@ Ways gpu_tiling(const Schedule& state, const target::Target& target, const Space
   if (!nest) return {state};
   Ways ways;
   ways.attempt(state, [&](Schedule& s) { return tile(s, *nest, target, options.gpu); });
+  Schedule found = state;
+  if (const std::optional<ProductForm> form = match_gpu_product(found))
+    ways.attempt(found, [&](Schedule& s) { return tile_product(s, *form, target, options.gpu); });
   return ways.or_else(state);
 }
 

@@ -15,7 +15,7 @@ namespace {
 using namespace ir;
 
 constexpr double kMaxGpuStatements = 1000;
-constexpr double kMaxOfLoop = 192;
+constexpr double kMaxOfLoop = 512;
 constexpr double kCondition = 4, kFunction = 10;
 constexpr int64_t kShortLoop = 64;  // iterations
 constexpr int64_t kBatch = 8;       // of serial loops that read memory: iterations whose loads are under way together
