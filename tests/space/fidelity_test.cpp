@@ -117,11 +117,32 @@ TEST_CASE("the write cache is complete after the first or after the second spati
 TEST_CASE("multi-level tiling on a GPU has the structure SSSRRSRS", "[fidelity]") {
   const task::Task task = task::make_gemm({.m = 256, .n = 192, .k = 64});
   const std::vector<schedule::Trace> traces = traces_of(task, find("h100"), {"gpu_tiling"});
-  REQUIRE(traces.size() == 1);  // caches are a must: the rule has one way to go on
-  CHECK(tile_widths(traces[0]) == std::multiset<int>{3, 5, 5});
-  const std::string order = structure(replayed(traces[0], task), task.anchor_block);
-  INFO(order);
-  CHECK(std::regex_match(order, std::regex("S{2,6}RRS{1,2}RS{1,2}")));
+  REQUIRE(traces.size() == 2);  // caches are a must; a product has a second form
+  for (const schedule::Trace& trace : traces) {
+    CHECK(tile_widths(trace) == std::multiset<int>{3, 5, 5});
+    const std::string order = structure(replayed(trace, task), task.anchor_block);
+    INFO(order);
+    CHECK(std::regex_match(order, std::regex("S{2,6}RRS{1,2}RS{1,2}")));
+  }
+}
+
+TEST_CASE("the second form of a product on a GPU has one term of the sum in a row of shared memory", "[fidelity]") {
+  // Extents grow to multiples of powers of two where that costs little.
+  const auto shapes = [](const task::Task& task) {
+    const std::vector<schedule::Trace> traces = traces_of(task, find("h100"), {"gpu_tiling", "gpu_inline"});
+    std::set<std::vector<int64_t>> out;
+    REQUIRE(traces.size() == 2);
+    const ir::Kernel k = replayed(traces[1], task);
+    for (const ir::Buffer* b : k.buffers) {
+      if (b->scope != ir::Scope::kShared) continue;
+      std::vector<int64_t> shape;
+      for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+      out.insert(shape);
+    }
+    return out;
+  };
+  CHECK(shapes(task::make_gemm({.m = 256, .n = 192, .k = 64})) == std::set<std::vector<int64_t>>{{64, 256}, {64, 192}});
+  CHECK(shapes(task::make_gemm({.m = 255, .n = 97, .k = 64})) == std::set<std::vector<int64_t>>{{64, 256}, {64, 100}});
 }
 
 TEST_CASE("rules that do not branch have one way to go on, those that do not apply leave the state alone",
