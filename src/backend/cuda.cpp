@@ -174,6 +174,8 @@ const Backend kCuda = {
     .compiled_seconds = compiled_seconds,
     .launch_models = launch_models,
     .predicts = true,
+    // 75 small kernels took 4 s on an H100 of 16 cores, and 44 of 4 GFLOP 8 s.
+    .trials_per_second = 8,
     .measuring_cores = 1,
     .default_draws = 32,
     .default_generations = 4,

@@ -19,7 +19,8 @@ namespace {
 
 constexpr double kAddressRegisters = 24;  // of a thread, beside its local arrays
 constexpr int64_t kExpanded = 64;         // iterations of loops that choose registers
-constexpr int64_t kMaxStatements = 512;   // of another loop that is written out
+// Statements of another loop that is written out: on CUDA cores, and beside products of matrix instructions.
+constexpr int64_t kMaxStatements = 512, kMaxBesideProducts = 192;
 constexpr double kSpill = 0.02;           // of a thread's arithmetic, for each register too many
 constexpr double kSwizzledConflicts = 4;  // of columns, where rows keep pieces of 16 bytes
 constexpr double kFragmentRow = 8;        // elements of a fragment's row that lanes hold together
@@ -219,7 +220,8 @@ class GpuLaunch {
       } else if (kind != LoopKind::kBound && in_launch(static_cast<int32_t>(l))) {
         const Column chosen = b_.both(picks[l], b_.less_equal(at.extent, number(kExpanded)));
         const Column all = b_.mul(size[l], at.extent), limit = unroll_limit(static_cast<int32_t>(l));
-        const Column is_short = b_.either(picks[l], b_.less_equal(all, number(kMaxStatements)));
+        const Column is_short =
+            b_.either(picks[l], b_.less_equal(all, number(matrix() ? kMaxBesideProducts : kMaxStatements)));
         const Column asked = b_.both(b_.both(b_.less(number(0), limit), b_.less_equal(all, limit)), is_short);
         expanded_[l] = b_.either(b_.either(chosen, asked), b_.less_equal(at.extent, number(1)));
       }

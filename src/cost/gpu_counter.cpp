@@ -19,9 +19,9 @@ namespace {
 // Registers that a thread usually has beside its local arrays, for occupancy. Programs are refused by the smaller
 // kMinAddressRegisters (lower/check_limits.cpp).
 constexpr double kExpectedAddressRegisters = 24;
-constexpr int64_t kShortLoop = 64;      // iterations of loops that promote_registers expands
-constexpr double kMaxStatements = 512;  // of a loop that plan_unrolling expands
-constexpr int64_t kBatch = 8;           // iterations of plain serial loops that it expands
+constexpr int64_t kShortLoop = 64;          // iterations of loops that promote_registers expands
+constexpr double kMaxBesideProducts = 192;  // statements of a loop that plan_unrolling expands
+constexpr int64_t kBatch = 8;               // iterations of plain serial loops that it expands
 constexpr double kBatchStatements = 64;
 constexpr double kExchangedShare = 0.25;  // of a launch's traffic, from which on threads wait for each other
 constexpr int64_t kWideIndex = int64_t{1} << 31;
@@ -99,6 +99,11 @@ GpuCounter::GpuCounter(const Kernel& nest, const target::Target& target, LaunchF
 }
 
 void GpuCounter::run(Stmt launch) {
+  visit(launch, [&](Stmt s) {
+    const InstrCall* call = as<InstrCall>(s);
+    if (call != nullptr && instruction(call->instr).flops > 0) most_statements_ = kMaxBesideProducts;
+    return most_statements_ != kMaxBesideProducts;
+  });
   scan(launch, false, 0);
   matrix_ |= groups_;
   for (size_t a = 0; a < std::size(axes_); ++a) {
@@ -231,7 +236,7 @@ void GpuCounter::scan_loop(const Loop& l, int64_t statements, int64_t limit) {
   else if (l.loop_kind == LoopKind::kSerial && picks && extent <= static_cast<double>(kShortLoop))
     copies = extent;
   else if (asked)
-    copies = picks || all <= kMaxStatements ? extent : std::max(1.0, std::floor(kMaxStatements * extent / all));
+    copies = picks || all <= most_statements_ ? extent : std::max(1.0, std::floor(most_statements_ * extent / all));
   else if (l.loop_kind == LoopKind::kSerial && !picks && plain_ && reads_)
     copies = batch(static_cast<int64_t>(extent), static_cast<double>(std::max<int64_t>(statements, 1)));
 }

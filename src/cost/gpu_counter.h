@@ -136,6 +136,7 @@ class GpuCounter {
   Movement movement_;
   bool plain_ = true, reads_ = false;  // of the loop that is scanned: no allocations, calls or loops; loads of memory
   size_t straight_ = 0;                // loops from here on hold nothing but the statement
+  double most_statements_ = 512;       // of a loop that plan_unrolling expands, on CUDA cores
   bool copying_ = false, matrix_ = false, groups_ = false;  // groups: matrix instructions are those of warpgroups
   bool waits_ = false;                                      // threads exchange data in shared memory
   double exchanged_ = 0;                                    // bytes that they write there

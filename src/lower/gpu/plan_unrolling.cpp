@@ -15,7 +15,10 @@ namespace {
 using namespace ir;
 
 constexpr double kMaxGpuStatements = 1000;
-constexpr double kMaxOfLoop = 512;
+// The steps of a product on CUDA cores, 64 multiplications of a thread each, are fastest when eight of them are
+// straight code: what they read from shared memory is under way together. Loops that touch global memory gain nothing
+// by more.
+constexpr double kMaxOfLoop = 192, kMaxOnChip = 512;
 constexpr double kCondition = 4, kFunction = 10;
 constexpr int64_t kShortLoop = 64;  // iterations
 constexpr int64_t kBatch = 8;       // of serial loops that read memory: iterations whose loads are under way together
@@ -51,6 +54,7 @@ class GpuUnrollPlanner {
 
   Stmt launch(Stmt body) {
     share_ = std::min(1.0, kMaxGpuStatements / std::max(cost_of(body), 1.0));
+    multiplies_ = has_products(body);
     return rewrite(body);
   }
 
@@ -77,11 +81,28 @@ class GpuUnrollPlanner {
     return l.loop_kind == LoopKind::kSerial && int_value(l.extent) <= kShortLoop && picks_registers(l);
   }
 
+  // Statements.
+  double most_of_loop(const Loop& l) const {
+    bool on_chip = !multiplies_;
+    const auto look_at = [&](Id buffer) {
+      const Scope scope = edit_.k.buffer(buffer)->scope;
+      on_chip = on_chip && (scope == Scope::kShared || scope == Scope::kLocal);
+    };
+    visit(l.body, [&](Stmt s) {
+      if (const Store* store = as<Store>(s)) look_at(store->buffer);
+      if (const InstrCall* call = as<InstrCall>(s))
+        for (const Operand& o : call->operands) look_at(o.buffer);
+      return on_chip;
+    });
+    visit_loads(l.body, [&](const Load& load) { look_at(load.buffer); });
+    return on_chip ? kMaxOnChip : kMaxOfLoop;
+  }
+
   // Copies of the body, 0: what the loop's kind says. Everything below a loop that has got its share is unrolled whole.
   int64_t copies_of(const Loop& l) {
     if (!is_unrolled(l)) return batch_of(l);
     const int64_t extent = int_value(l.extent);
-    const double share = std::min(share_, kMaxOfLoop / std::max(cost_of(&l), 1.0));
+    const double share = std::min(share_, most_of_loop(l) / std::max(cost_of(&l), 1.0));
     if (share >= 1 || picks_registers(l) || has_products(&l)) return l.loop_kind == LoopKind::kUnrolled ? 0 : extent;
     const auto most = static_cast<int64_t>(static_cast<double>(extent) * share);
     // A divisor leaves no rest behind; else a power of two.
@@ -266,8 +287,9 @@ class GpuUnrollPlanner {
 
   Edit& edit_;
   Builder& b_;
-  double share_ = 1;        // of what is marked unrolled
-  std::vector<Id> copied_;  // variables of the unrolled loops around what is counted
+  double share_ = 1;         // of what is marked unrolled
+  bool multiplies_ = false;  // the launch has products by matrix instructions
+  std::vector<Id> copied_;   // variables of the unrolled loops around what is counted
 };
 
 }  // namespace
