@@ -174,19 +174,25 @@ bool is_shell(const Loop& loop) {
   return is_int(loop.extent) && int_value(loop.extent) == 1 && loop.body->kind == StmtKind::kLoop;
 }
 
-// Into how many parts share_of_nest may cut a nest.
-int64_t shares_of(Stmt nest) {
-  const auto* loop = as<Loop>(nest);
-  while (loop && is_shell(*loop)) loop = as<Loop>(loop->body);
-  if (!loop || !is_int(loop->extent) || !runs_spatially(loop->body, loop->id)) return 1;
-  return int_value(loop->extent);
+// The loop of a chain that is shared out to `parts`: the outermost with at least that many iterations, else the
+// longest. nullptr: the outermost loop of several iterations does not run spatially.
+const Loop* shared_loop(Stmt nest, int64_t parts) {
+  const Loop* found = nullptr;
+  for (const auto* loop = as<Loop>(nest); loop != nullptr; loop = as<Loop>(loop->body)) {
+    if (is_shell(*loop)) continue;
+    if (!is_int(loop->extent) || !runs_spatially(loop->body, loop->id)) break;
+    if (found == nullptr || int_value(loop->extent) > int_value(found->extent)) found = loop;
+    if (int_value(found->extent) >= parts) break;
+  }
+  return found;
 }
 
-Stmt share_of_nest(Builder& b, Stmt nest, int64_t part, int64_t parts) {
+// The nest with one of `parts` equal shares of the loop `shared`, which is one of its chain.
+Stmt share_of_nest(Builder& b, Stmt nest, const Loop* shared, int64_t part, int64_t parts) {
   const auto* loop = static_cast<const Loop*>(nest);
-  if (is_shell(*loop))
-    return b.loop(loop->id, loop->extent, share_of_nest(b, loop->body, part, parts), loop->loop_kind, loop->axis,
-                  loop->annotations);
+  if (loop != shared)
+    return b.loop(loop->id, loop->extent, share_of_nest(b, loop->body, shared, part, parts), loop->loop_kind,
+                  loop->axis, loop->annotations);
   const int64_t extent = int_value(loop->extent), begin = extent * part / parts, end = extent * (part + 1) / parts;
   Substitution moved;
   moved.set(loop->id, b.offset(b.var(loop->id), begin));
@@ -311,10 +317,11 @@ std::vector<std::vector<Kernel>> split_nests(const Kernel& kernel, int64_t parts
   open.buffers = open.arena->copy(buffers);
   auto nest = [&](Stmt s) {
     std::vector<Kernel> shares;
-    const int64_t count = std::clamp<int64_t>(shares_of(s), 1, parts);
+    const Loop* shared = shared_loop(s, parts);
+    const int64_t count = shared != nullptr ? std::clamp<int64_t>(int_value(shared->extent), 1, parts) : 1;
     for (int64_t i = 0; i < count; ++i) {
       shares.push_back(open);
-      shares.back().root = count == 1 ? s : share_of_nest(b, s, i, count);
+      shares.back().root = count == 1 ? s : share_of_nest(b, s, shared, i, count);
     }
     return shares;
   };

@@ -23,9 +23,9 @@ ir::Kernel interchange_reductions(const ir::Kernel& kernel);
 // iteration around it go. The reference is otherwise unscheduled.
 ir::Kernel parallelise_outer(const ir::Kernel& kernel);
 
-// For a machine that runs whole kernels only: of each root nest, kernels of up to `parts` equal shares of its outermost
-// loop, where parallelise_outer's condition holds. Nests run in order, the kernels of one at the same time. Each takes
-// all buffers of the kernel in their order: temporaries are outputs, which later nests read.
+// For a machine that runs whole kernels only: of each root nest, kernels of up to `parts` equal shares of one of its
+// outer loops, where parallelise_outer's condition holds. Nests run in order, the kernels of one at the same time. Each
+// takes all buffers of the kernel in their order: temporaries are outputs, which later nests read.
 std::vector<std::vector<ir::Kernel>> split_nests(const ir::Kernel& kernel, int64_t parts);
 
 struct NaiveFacts {

@@ -143,7 +143,7 @@ TEST_CASE("a reference in this process is the same either way and on any number 
   }
 }
 
-TEST_CASE("nests are shared out by their first loop that is one of many spatial iterations", "[unit]") {
+TEST_CASE("nests are shared out by an outer loop with as many spatial iterations as there are parts", "[unit]") {
   const task::Task gemm = task::make_gemm({.m = 10, .n = 7, .k = 5, .bias = true, .relu = true});
   for (int64_t parts : {1, 3, 10, 99}) {
     const auto nests = split_nests(gemm.kernel, parts);
@@ -159,6 +159,13 @@ TEST_CASE("nests are shared out by their first loop that is one of many spatial 
   conv.pads = {1, 1};
   int64_t most = 0;
   for (const auto& shares : split_nests(task::make_conv(conv).kernel, 4))
+    most = std::max(most, static_cast<int64_t>(shares.size()));
+  CHECK(most == 4);
+  // Two images are too few for four parts: the loop of the filters is shared out.
+  task::ConvParams two = conv;
+  two.batch = 2;
+  most = 0;
+  for (const auto& shares : split_nests(task::make_conv(two).kernel, 4))
     most = std::max(most, static_cast<int64_t>(shares.size()));
   CHECK(most == 4);
   // The same loop becomes the parallel one of machine code.
