@@ -227,6 +227,38 @@ void note_expression(Expr e, NaiveFacts& facts) {
     facts.narrowest = e->type;
 }
 
+// The narrowest type of floats that the expression loads of the kernel's parameters, and whether it loads a wider
+// temporary.
+struct Operand {
+  Type parameter = Type::kF64;
+  bool wide_temporary = false;
+};
+Operand operand_of(const Kernel& kernel, Expr e) {
+  Operand operand;
+  visit_loads(e, [&](const Load& load) {
+    const Buffer& buffer = *kernel.buffer(load.buffer);
+    if (!is_float(buffer.type)) return;
+    if (buffer.role == BufferRole::kTemp)
+      operand.wide_temporary |= buffer.type == Type::kF32;
+    else if (float_format(buffer.type).significand < float_format(operand.parameter).significand)
+      operand.parameter = buffer.type;
+  });
+  return operand;
+}
+
+// Matrix instructions multiply operands of one type: what is kept in f32 is rounded to that of a short parameter.
+void note_product(const Kernel& kernel, Expr e, NaiveFacts& facts) {
+  const auto* product = e->kind == ExprKind::kMul ? as<Binary>(e) : nullptr;
+  if (product == nullptr) return;
+  const Operand sides[] = {operand_of(kernel, product->a), operand_of(kernel, product->b)};
+  for (int i : {0, 1}) {
+    const Type type = sides[1 - i].parameter;
+    if (sides[i].wide_temporary && float_format(type).significand < float_format(Type::kF32).significand &&
+        float_format(type).significand < float_format(facts.rounded_operand).significand)
+      facts.rounded_operand = type;
+  }
+}
+
 }  // namespace
 
 FloatFormat float_format(Type type) {
@@ -358,6 +390,7 @@ NaiveFacts analyse_naive(const Kernel& naive) {
     visit(root, [&](Expr e) {
       if (const auto* load = as<Load>(e)) loaded.insert(load->buffer);
       note_expression(e, facts);
+      note_product(naive, e, facts);
       return true;
     });
   });

@@ -35,6 +35,8 @@ struct NaiveFacts {
   ir::Type narrowest = ir::Type::kF64;  // of the float types that arithmetic happens in or is kept in between
   bool has_float = false;
   bool tf32 = false;  // Kernel::tf32
+  // To which programs may round an f32 temporary before they multiply it with a parameter of that type; kF64: to none.
+  ir::Type rounded_operand = ir::Type::kF64;
 };
 NaiveFacts analyse_naive(const ir::Kernel& naive);
 

@@ -432,6 +432,9 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   if (facts.tf32) significand = std::min(significand, float_format(ir::Type::kF16).significand);
   double unit = std::ldexp(1.0, -significand);
   description.scaled = (magnitude ? 4 : 16) * unit * std::sqrt(static_cast<double>(facts.reduce_terms));
+  // Half a unit of each operand at most, of terms whose sum is seldom larger than the output.
+  if (facts.rounded_operand != ir::Type::kF64)
+    description.scaled += 2 * std::ldexp(1.0, -float_format(facts.rounded_operand).significand);
   if (!magnitude) {
     for (size_t i = 0; i < description.params.size(); ++i)
       for (size_t s = 0; s < sets.size(); ++s)

@@ -180,6 +180,18 @@ TEST_CASE("nests are shared out by an outer loop with as many spatial iterations
   CHECK(*std::max_element(extents.begin(), extents.end()) == 8);
 }
 
+TEST_CASE("the gate knows which temporaries matrix instructions may round", "[unit]") {
+  task::AttentionParams attention = {.heads = 2, .queries = 7, .keys = 11, .depth = 16};
+  CHECK(analyse_naive(task::make_attention(attention).kernel).rounded_operand == ir::Type::kF64);
+  attention.dtype = graph::DType::kF16;
+  CHECK(analyse_naive(task::make_attention(attention).kernel).rounded_operand == ir::Type::kF16);
+  attention.dtype = graph::DType::kBF16;
+  CHECK(analyse_naive(task::make_attention(attention).kernel).rounded_operand == ir::Type::kBF16);
+  // Operands of a plain product are parameters, which nothing rounds.
+  const task::Task gemm = task::make_gemm({.m = 8, .n = 8, .k = 8, .bias = true, .dtype = graph::DType::kF16});
+  CHECK(analyse_naive(gemm.kernel).rounded_operand == ir::Type::kF64);
+}
+
 TEST_CASE("a second seed has one data set: integers where they are exact, else reals", "[unit]") {
   for (const task::Task& t : {task::make_gemm({.m = 12, .n = 9, .k = 7}), task::make_softmax({5, 8}, 1)}) {
     CAPTURE(t.workload);
