@@ -6,7 +6,7 @@
 //                                                          l1_latency_cycles, shared_latency_cycles
 //   blocks that read one tensor of the second-level cache  l2_bytes_per_cycle
 //   a chain of multiply-adds, and reciprocal roots of many threads    arithmetic_latency_cycles, special_per_cycle
-//   launches that do nothing, one behind the other         launch_seconds
+//   a graph of launches that do nothing                    launch_seconds
 //   blocks whose words go round, with barriers             barrier_cycles
 //   blocks that read shared memory                         l1_bytes_per_cycle
 //   a product by instructions of warps                     warp_matrix_share, where it is better than what is assumed

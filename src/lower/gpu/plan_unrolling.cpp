@@ -15,9 +15,9 @@ namespace {
 using namespace ir;
 
 constexpr double kMaxGpuStatements = 1000;
-// The steps of a product on CUDA cores, 64 multiplications of a thread each, are fastest when eight of them are
-// straight code: what they read from shared memory is under way together. Loops that touch global memory gain nothing
-// by more.
+// Eight steps of a product on CUDA cores, of 64 multiplications of a thread each, are straight code, as in the
+// hand-written kernel of tools/gpu: their reads of shared memory are under way together. Loops that touch global memory
+// and launches with matrix instructions keep the limit that they were measured with.
 constexpr double kMaxOfLoop = 192, kMaxOnChip = 512;
 constexpr double kCondition = 4, kFunction = 10;
 constexpr int64_t kShortLoop = 64;  // iterations
