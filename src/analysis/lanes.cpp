@@ -80,9 +80,8 @@ Expr separate_lanes(ir::Builder& b, Expr e, const LaneRange& range) {
   return b.add(b.floor_mod(base, q->b), b.sum(rest, part.with));
 }
 
-}  // namespace
-
-Expr recombine(ir::Builder& b, Expr e, const Ranges* ranges) {
+// k*(x mod c) + k*c*(x div c) becomes k*x, also below a common division: undoes split-then-flatten.
+Expr recombine(ir::Builder& b, Expr e, const Ranges& ranges) {
   const ir::Sum* s = ir::as<ir::Sum>(e);
   while (s != nullptr) {
     bool changed = false;
@@ -94,13 +93,12 @@ Expr recombine(ir::Builder& b, Expr e, const Ranges* ranges) {
       int64_t c = ir::int_value(mod->b);
       Quotient low = as_quotient(mod->a);
       // The quotient may have been simplified: (64 x + y) div 3136 is x div 49 for y < 64.
-      Expr simple = nullptr;
-      if (ranges != nullptr) simple = simplify(b, b.floor_div(low.numerator, b.integer(low.divisor * c)), *ranges);
+      const Expr simple = simplify(b, b.floor_div(low.numerator, b.integer(low.divisor * c)), ranges);
       for (size_t j = 0; j < terms.size() && !changed; ++j) {
         Quotient high = as_quotient(terms[j].atom);
         if (j == i || terms[j].coefficient != terms[i].coefficient * c) continue;
         const bool whole = high.divisor == low.divisor * c && ir::equal(high.numerator, low.numerator);
-        if (!whole && (simple == nullptr || !ir::equal(terms[j].atom, simple))) continue;
+        if (!whole && !ir::equal(terms[j].atom, simple)) continue;
         terms[i].atom = mod->a;
         terms.erase(terms.begin() + static_cast<int64_t>(j));
         changed = true;
@@ -112,6 +110,8 @@ Expr recombine(ir::Builder& b, Expr e, const Ranges* ranges) {
   }
   return e;
 }
+
+}  // namespace
 
 std::optional<LaneSplit> split_lanes(ir::Builder& b, Expr e, const LaneRange& range) {
   if (range.id == ir::kNoId || !mentions(e, range.id)) return LaneSplit{e, {}};
@@ -171,7 +171,8 @@ Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> 
       terms.push_back({d.stride, simplify(b, value, ranges)});
     }
   }
-  return recombine(b, b.sum(0, terms), &ranges);
+  // What is left of fused loops that were split again in other places: their digits are apart by more than one step.
+  return simplify(b, recombine(b, b.sum(0, terms), ranges), ranges);
 }
 
 int64_t run_length(const std::vector<int64_t>& offsets) {

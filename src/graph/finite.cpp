@@ -89,6 +89,7 @@ class Bounds {
       case Op::kReshape:
       case Op::kTranspose:
       case Op::kSlice:
+      case Op::kPart:
       case Op::kExpand:
         return true;
       default:

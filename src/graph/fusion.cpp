@@ -8,15 +8,6 @@
 
 namespace tcc::graph {
 
-ValueId storage_root(const Graph& graph, ValueId id) {
-  while (graph.value(id).producer != kNone) {
-    const Node& node = graph.node(graph.value(id).producer);
-    if (op_class(node.op) != OpClass::kView) break;
-    id = node.inputs[0];
-  }
-  return id;
-}
-
 namespace {
 
 // Of an attention whose products share tiles of keys; a single query, as in decoding, reads each key once anyway.
@@ -254,7 +245,10 @@ class Fuser {
   // Known before the group being built runs, or made inside it.
   bool is_ready(ValueId id) const {
     const Value& root = graph_.value(storage_root(graph_, id));
-    return root.producer == kNone || group_of_[static_cast<size_t>(root.producer)] != kNone;
+    if (root.producer == kNone) return true;
+    const Node& producer = graph_.node(root.producer);
+    if (producer.op != Op::kJoin) return group_of_[static_cast<size_t>(producer.id)] != kNone;
+    return std::all_of(producer.inputs.begin(), producer.inputs.end(), [&](ValueId part) { return is_ready(part); });
   }
 
   // The only node that reads a value which stays inside; nullptr: several, or no group may take it any more.
@@ -333,7 +327,7 @@ class Fuser {
 };
 
 struct Interval {
-  ValueId root;
+  ValueId home;
   int64_t first, last;  // groups
   int64_t bytes, offset;
 };
@@ -397,26 +391,58 @@ MemoryPlan plan_memory(const Graph& graph, const std::vector<FusionGroup>& group
     storage(root) = {StorageKind::kOutput, static_cast<int64_t>(i), 0, graph.value(root).bytes()};
   }
 
-  std::vector<int64_t> last_use(graph.values.size(), -1);
-  for (const FusionGroup& group : groups) {
-    for (ValueId id : group.inputs) last_use[static_cast<size_t>(storage_root(graph, id))] = group.id;
-  }
-  std::vector<Interval> intervals;
-  for (const FusionGroup& group : groups) {
-    if (storage(group.output).kind != StorageKind::kNone) continue;
-    int64_t bytes = graph.value(group.output).bytes();
-    int64_t rounded = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-    storage(group.output) = {StorageKind::kWorkspace, 0, 0, bytes};
-    int64_t last = std::max(group.id, last_use[static_cast<size_t>(group.output)]);
-    intervals.push_back({group.output, group.id, last, rounded, 0});
-    plan.unshared_bytes += rounded;
-  }
-  plan.workspace_bytes = place(intervals);
-  for (const Interval& interval : intervals) storage(interval.root).offset = interval.offset;
+  // Parts of a Join are made in its result: the outermost Join is the home of all.
+  std::map<ValueId, Place> joined;
   for (NodeId id : graph.order) {
     const Node& node = graph.node(id);
-    if (op_class(node.op) == OpClass::kView) storage(node.output) = storage(storage_root(graph, node.output));
+    if (node.op != Op::kJoin) continue;
+    int64_t at = 0;
+    for (ValueId part : node.inputs) {
+      joined[storage_root(graph, part)] = {node.output, at};
+      at += graph.value(part).bytes();
+    }
   }
+  auto home_of = [&](ValueId value) {
+    Place place = place_of(graph, value);
+    for (auto it = joined.find(place.root); it != joined.end(); it = joined.find(place.root))
+      place = {it->second.root, place.offset + it->second.offset};
+    return place;
+  };
+
+  std::map<ValueId, Interval> lives;
+  auto live = [&](ValueId value, int64_t group) {
+    const ValueId home = home_of(value).root;
+    if (storage(home).kind != StorageKind::kNone) return;
+    const int64_t bytes = graph.value(home).bytes();
+    const int64_t rounded = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+    Interval& interval = lives.try_emplace(home, Interval{home, group, group, rounded, 0}).first->second;
+    interval.last = std::max(interval.last, group);
+  };
+  for (const FusionGroup& group : groups) {
+    live(group.output, group.id);
+    for (ValueId id : group.inputs) live(id, group.id);
+  }
+  std::vector<Interval> intervals;
+  for (const auto& [home, interval] : lives) {
+    intervals.push_back(interval);
+    plan.unshared_bytes += interval.bytes;
+  }
+  std::stable_sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  plan.workspace_bytes = place(intervals);
+  for (const Interval& interval : intervals)
+    storage(interval.home) = {StorageKind::kWorkspace, 0, interval.offset, graph.value(interval.home).bytes()};
+  auto settle = [&](ValueId value) {
+    const Place place = home_of(value);
+    ValueStorage there = storage(place.root);
+    if (there.kind == StorageKind::kNone) return;
+    there.offset += place.offset;
+    there.bytes = graph.value(value).bytes();
+    storage(value) = there;
+  };
+  for (const FusionGroup& group : groups)
+    if (storage(group.output).kind == StorageKind::kNone) settle(group.output);
+  for (NodeId id : graph.order)
+    if (op_class(graph.node(id).op) == OpClass::kView) settle(graph.node(id).output);
   return plan;
 }
 

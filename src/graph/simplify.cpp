@@ -319,6 +319,7 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
     assign_layouts(graph, *options.layouts);
   }
   eliminate(graph);
+  share_memory(graph);
   verify_graph(graph);
   return {};
 }

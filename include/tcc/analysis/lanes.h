@@ -27,8 +27,6 @@ struct LaneSplit {
   std::vector<int64_t> offsets;  // one per lane; empty: the same in all lanes
 };
 
-// k*(x mod c) + k*c*(x div c) becomes k*x, also below a common division: undoes split-then-flatten.
-ir::Expr recombine(ir::Builder& b, ir::Expr e, const Ranges* ranges = nullptr);
 // nullopt when the lanes differ by a value that is not constant.
 std::optional<LaneSplit> split_lanes(ir::Builder& b, ir::Expr e, const LaneRange& range);
 // Row-major strides in elements of a buffer without a layout; a symbolic extent counts as 1.

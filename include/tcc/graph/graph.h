@@ -161,7 +161,7 @@ enum class OpClass : uint8_t {
   kReduction,    // axes disappear
   kRowwise,      // every output of a row needs the whole row
   kElementwise,  // output element = f(input elements at the same, broadcast, index)
-  kView,         // the same bytes under another shape
+  kView,         // bytes of other tensors, under another shape, as a part, or side by side
   kMove,         // copies elements to other places
 };
 
@@ -207,6 +207,8 @@ enum class OpPrecision : uint8_t {
   X(kWhere, "Where", NoAttrs, kElementwise, 3, 3, where, where, kFollow, plan_elementwise) \
   X(kCast, "Cast", CastAttrs, kElementwise, 1, 1, cast, cast, kFull, plan_elementwise) \
   X(kReshape, "Reshape", ReshapeAttrs, kView, 1, 1, reshape, copy, kFollow, plan_nothing) \
+  X(kPart, "Part", SliceAttrs, kView, 1, 1, slice, slice, kFollow, plan_nothing) \
+  X(kJoin, "Join", AxisAttrs, kView, 1, -1, concat, concat, kFollow, plan_nothing) \
   X(kIdentity, "Identity", NoAttrs, kMove, 1, 1, same, copy, kFollow, plan_move) \
   X(kTranspose, "Transpose", TransposeAttrs, kMove, 1, 1, transpose, transpose, kFollow, plan_move) \
   X(kConcat, "Concat", AxisAttrs, kMove, 1, -1, concat, concat, kFollow, plan_move) \

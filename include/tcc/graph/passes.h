@@ -56,6 +56,12 @@ void fold_transposes(Graph& graph);
 // operands then, as instructions for tf32 read them. Returns how many. Run `fold_constants` afterwards.
 int64_t transpose_weights(Graph& graph);
 
+// A Slice that is one run of bytes of its source becomes a Part, and a Concat whose parts are runs of bytes of its
+// result a Join: views, which need no kernel. The parts of a Join are made in its result; an Identity copies those that
+// have a place already or that callers own. All offsets are multiples of kWorkspaceAlignment. The last pass of
+// `optimize`: `eliminate` would take the copies away.
+void share_memory(Graph& graph);
+
 // --- integers of 8 bits ----------------------------------------------------------------------------------------------
 
 // A product of quantized operands that stays in floats.
@@ -176,16 +182,23 @@ struct ValueStorage {
 constexpr int64_t kWorkspaceAlignment = 64;
 
 struct MemoryPlan {
-  std::vector<ValueStorage> storage;  // by ValueId; a view has its source's storage
+  std::vector<ValueStorage> storage;  // by ValueId; a view has its source's storage, or a part of it
   int64_t workspace_bytes = 0;
   int64_t unshared_bytes = 0;  // what the workspace would take without reuse
 };
 
-// The value that owns the bytes of `id`: follows Reshape nodes to their source.
+// Where the bytes of a view are: `offset` bytes into those of `root`, which no view has made.
+struct Place {
+  ValueId root = kNone;
+  int64_t offset = 0;
+};
+// Follows Reshape and Part nodes to their source. The result of a Join is a root: its parts are other roots, which
+// plan_memory places in it.
+Place place_of(const Graph& graph, ValueId id);
 ValueId storage_root(const Graph& graph, ValueId id);
 
-// Offsets for the values between groups: two values share bytes only when no group runs while both are live. A group's
-// output never overlaps its inputs. Call on an `optimize`d graph.
+// Offsets for the values between groups: two values share bytes only when no group runs while both are live, or when
+// one is a part of the other. A group's output never overlaps its inputs. Call on an `optimize`d graph.
 MemoryPlan plan_memory(const Graph& graph, const std::vector<FusionGroup>& groups);
 
 // --- weights -------------------------------------------------------------------------------------------------------
