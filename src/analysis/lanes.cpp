@@ -171,8 +171,13 @@ Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> 
       terms.push_back({d.stride, simplify(b, value, ranges)});
     }
   }
-  // What is left of fused loops that were split again in other places: their digits are apart by more than one step.
-  return simplify(b, recombine(b, b.sum(0, terms), ranges), ranges);
+  // Digits of fused loops that were split in other places are apart by more than one step, and come together in turns.
+  Expr flat = b.sum(0, terms);
+  while (true) {
+    const Expr simpler = recombine(b, simplify_address(b, recombine(b, flat, ranges), ranges), ranges);
+    if (ir::equal(simpler, flat)) return flat;
+    flat = simpler;
+  }
 }
 
 int64_t run_length(const std::vector<int64_t>& offsets) {

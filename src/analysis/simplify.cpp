@@ -17,6 +17,7 @@ constexpr int64_t kMaxFactor = int64_t{1} << 31;  // products of two of them are
 struct Context {
   Builder& b;
   const Ranges& ranges;
+  bool of_address = false;
 };
 
 // Nodes as written: constants and coefficients other than one count too.
@@ -67,6 +68,45 @@ Expr joined_quotient(Context& c, const Binary* x) {
   return nullptr;
 }
 
+// (x mod m) div d stays, but (x mod m) with x = m' y, m = m' n is canonical already; nested mod of a bounded part:
+// (a + b) mod d = a mod d + b when a is a multiple of g, g divides d, 0 <= b < g.
+Expr split_modulo(Context& c, Expr e) {
+  if (e->kind != ExprKind::kFloorMod && e->kind != ExprKind::kFloorDiv) return nullptr;
+  const Binary* x = as<Binary>(e);
+  const Sum* s = as<Sum>(x->a);
+  if (s == nullptr || !is_int(x->b) || int_value(x->b) <= 0) return nullptr;
+  int64_t d = int_value(x->b);
+  for (const Term& t : s->terms) {
+    int64_t g = t.coefficient;
+    if (g <= 1 || d % g != 0) continue;
+    std::vector<Term> big, small;
+    for (const Term& u : s->terms) (u.coefficient % g == 0 ? big : small).push_back(u);
+    int64_t constant = ((s->constant % g) + g) % g;
+    if (small.empty() && constant == 0) continue;
+    Expr rest = c.b.sum(constant, small);
+    const Interval bounds = c.ranges.bounds(rest);
+    if (bounds.low < 0 || bounds.high >= g) continue;
+    Expr whole = c.b.sum(s->constant - constant, big);
+    if (e->kind == ExprKind::kFloorDiv) return c.b.floor_div(whole, x->b);
+    // A constant with parts in both would be written twice.
+    Expr apart = c.b.add(c.b.floor_mod(whole, x->b), rest);
+    if (size(apart) > size(e)) continue;
+    return apart;
+  }
+  return nullptr;
+}
+
+bool is_factor(int64_t n) {
+  return n > 0 && n <= kMaxFactor;
+}
+
+// m->a div m->b, as a sum may hold it: simplified, (16 x + y) div 48 is x div 3 for y < 16.
+std::array<Expr, 4> quotients_of(Context& c, const Binary* m) {
+  const Expr whole = c.b.floor_div(m->a, m->b), joined = joined_quotient(c, m);
+  if (!c.of_address) return {whole, joined, nullptr, nullptr};
+  return {whole, joined, split_modulo(c, whole), joined != nullptr ? split_modulo(c, joined) : nullptr};
+}
+
 // k d (x div d) + k (x mod d) = k x.
 Expr recombine(Context& c, Expr e) {
   const Sum* s = as<Sum>(e);
@@ -74,8 +114,7 @@ Expr recombine(Context& c, Expr e) {
   for (const Term& mod : s->terms) {
     if (mod.atom->kind != ExprKind::kFloorMod) continue;
     const Binary* m = as<Binary>(mod.atom);
-    const Expr quotients[] = {c.b.floor_div(m->a, m->b), joined_quotient(c, m)};
-    for (const Expr quotient : quotients) {
+    for (const Expr quotient : quotients_of(c, m)) {
       if (quotient == nullptr) continue;
       Expr scaled = c.b.scale(c.b.mul(quotient, m->b), mod.coefficient);
       // The quotient part may have been pulled apart by the canonical form: subtract it and see whether the sum
@@ -96,15 +135,38 @@ Expr recombine(Context& c, Expr e) {
   return nullptr;
 }
 
+// k d ((x div d) mod n) + k (x mod d) = k (x mod (d n)).
+Expr recombine_remainders(Context& c, Expr e) {
+  const Sum* s = as<Sum>(e);
+  if (s == nullptr || !c.of_address) return nullptr;
+  const auto by_number = [](const Term& t) {
+    const Binary* m = t.atom->kind == ExprKind::kFloorMod ? as<Binary>(t.atom) : nullptr;
+    return m != nullptr && is_int(m->b) && is_factor(int_value(m->b)) ? m : nullptr;
+  };
+  for (const Term& low : s->terms) {
+    const Binary* m = by_number(low);
+    if (m == nullptr || !is_factor(std::abs(low.coefficient))) continue;
+    const int64_t d = int_value(m->b);
+    for (const Term& high : s->terms) {
+      const Binary* of = by_number(high);
+      if (of == nullptr || high.coefficient != low.coefficient * d) continue;
+      for (const Expr quotient : quotients_of(c, m)) {
+        if (quotient == nullptr || !equal(of->a, quotient)) continue;
+        const Expr both = c.b.add(c.b.scale(high.atom, high.coefficient), c.b.scale(low.atom, low.coefficient));
+        const Expr one = c.b.floor_mod(m->a, c.b.integer(d * int_value(of->b)));
+        const Expr candidate = c.b.add(c.b.sub(e, both), c.b.scale(one, low.coefficient));
+        if (size(candidate) < size(e)) return candidate;
+      }
+    }
+  }
+  return nullptr;
+}
+
 // The terms of a sum; `own` holds that of another expression.
 std::span<const Term> terms_of(Expr e, Term& own) {
   if (const Sum* s = as<Sum>(e)) return s->terms;
   own = {1, e};
   return {&own, 1};
-}
-
-bool is_factor(int64_t n) {
-  return n > 0 && n <= kMaxFactor;
 }
 
 // The term f ((m (x mod n) + r) div d), or f m (x mod n), with m x in place of m (x mod n): it becomes
@@ -193,34 +255,6 @@ Expr known_extremum(Context& c, Expr e) {
   return nullptr;
 }
 
-// (x mod m) div d stays, but (x mod m) with x = m' y, m = m' n is canonical already; nested mod of a bounded part:
-// (a + b) mod d = a mod d + b when a is a multiple of g, g divides d, 0 <= b < g.
-Expr split_modulo(Context& c, Expr e) {
-  if (e->kind != ExprKind::kFloorMod && e->kind != ExprKind::kFloorDiv) return nullptr;
-  const Binary* x = as<Binary>(e);
-  const Sum* s = as<Sum>(x->a);
-  if (s == nullptr || !is_int(x->b) || int_value(x->b) <= 0) return nullptr;
-  int64_t d = int_value(x->b);
-  for (const Term& t : s->terms) {
-    int64_t g = t.coefficient;
-    if (g <= 1 || d % g != 0) continue;
-    std::vector<Term> big, small;
-    for (const Term& u : s->terms) (u.coefficient % g == 0 ? big : small).push_back(u);
-    int64_t constant = ((s->constant % g) + g) % g;
-    if (small.empty() && constant == 0) continue;
-    Expr rest = c.b.sum(constant, small);
-    const Interval bounds = c.ranges.bounds(rest);
-    if (bounds.low < 0 || bounds.high >= g) continue;
-    Expr whole = c.b.sum(s->constant - constant, big);
-    if (e->kind == ExprKind::kFloorDiv) return c.b.floor_div(whole, x->b);
-    // A constant with parts in both would be written twice.
-    Expr apart = c.b.add(c.b.floor_mod(whole, x->b), rest);
-    if (size(apart) > size(e)) continue;
-    return apart;
-  }
-  return nullptr;
-}
-
 // The factor of an atom in a sum, 0 where it is not there.
 int64_t factor_of(Expr atom, Expr e) {
   if (const Sum* s = as<Sum>(e)) {
@@ -264,9 +298,9 @@ Expr implied_conjunct(Context& c, Expr e) {
   return nullptr;
 }
 
-constexpr std::array<Rule, 9> kRules = {quotient_of_small, constant_quotient,   split_modulo,
-                                        recombine,         modulo_of_remainder, recombine_quotients,
-                                        known_comparison,  known_extremum,      implied_conjunct};
+constexpr std::array<Rule, 10> kRules = {
+    quotient_of_small,   constant_quotient,   split_modulo,     recombine,      recombine_remainders,
+    modulo_of_remainder, recombine_quotients, known_comparison, known_extremum, implied_conjunct};
 
 bool has_rules(ExprKind kind) {
   using enum ExprKind;
@@ -309,6 +343,12 @@ Expr simplify_node(Context& c, Expr e) {
 Expr simplify(Builder& b, Expr e, const Ranges& ranges) {
   if (!needs_rules(e)) return e;
   Context c{b, ranges};
+  return simplify_node(c, e);
+}
+
+Expr simplify_address(Builder& b, Expr e, const Ranges& ranges) {
+  if (!needs_rules(e)) return e;
+  Context c{b, ranges, true};
   return simplify_node(c, e);
 }
 

@@ -14,6 +14,7 @@
 #include "cli/text_table.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/dataset.h"
+#include "tcc/driver/forms.h"
 #include "tcc/driver/machine_facts.h"
 #include "tcc/driver/tune.h"
 #include "tcc/support/files.h"
@@ -107,10 +108,14 @@ Result<data::Pool> read_all(const DatasetArguments& a) {
   return read_pools(a.files);
 }
 
-Result<std::vector<task::Task>> tasks_of(const ModelArguments& arguments, const target::Target& target) {
+// The forms of each task, the direct one first.
+Result<std::vector<std::vector<task::Task>>> tasks_of(const ModelArguments& arguments, const target::Target& target) {
   TCC_TRY(const driver::Model model, open_model(arguments));
-  TCC_TRY(driver::Program program, driver::make_program(model, target));
-  return std::move(program.tasks.tasks);
+  TCC_TRY(const driver::Program program, driver::make_program(model, target));
+  std::vector<std::vector<task::Task>> tasks(program.tasks.tasks.size());
+  for (size_t i = 0; i < tasks.size(); ++i)
+    for (const task::Task* form : driver::forms_of(program, i)) tasks[i].push_back(*form);
+  return tasks;
 }
 
 Result<std::vector<task::Task>> collected_tasks(const DatasetArguments& a, const target::Target& target) {
@@ -121,22 +126,25 @@ Result<std::vector<task::Task>> collected_tasks(const DatasetArguments& a, const
   const auto measured = std::span(models).first(a.files.size()), left_out = std::span(models).subspan(a.files.size());
   std::set<std::string> without;
   for (const ModelArguments& model : left_out) {
-    TCC_TRY(const std::vector<task::Task> tasks, tasks_of(model, target));
-    for (const task::Task& t : tasks) without.insert(t.key);
+    TCC_TRY(const auto tasks, tasks_of(model, target));
+    for (const auto& forms : tasks)
+      for (const task::Task& t : forms) without.insert(t.key);
   }
   std::vector<std::vector<task::Task>> lists;
   for (const ModelArguments& model : measured) {
-    TCC_TRY(std::vector<task::Task> tasks, tasks_of(model, target));
-    std::erase_if(tasks, [&](const task::Task& t) {
+    TCC_TRY(auto tasks, tasks_of(model, target));
+    std::erase_if(tasks, [&](const auto& forms) {
+      const task::Task& t = forms.front();
       return without.count(t.key) != 0 || (a.max_gflop > 0 && t.flops > a.max_gflop * 1e9);
     });
     if (a.heaviest > 0 && std::ssize(tasks) > a.heaviest) {
-      std::stable_sort(tasks.begin(), tasks.end(), [](const task::Task& x, const task::Task& y) {
-        return x.flops * static_cast<double>(x.weight) > y.flops * static_cast<double>(y.weight);
-      });
+      const auto work = [](const auto& forms) {
+        return forms.front().flops * static_cast<double>(forms.front().weight);
+      };
+      std::stable_sort(tasks.begin(), tasks.end(), [&](const auto& x, const auto& y) { return work(x) > work(y); });
       tasks.resize(static_cast<size_t>(a.heaviest));
     }
-    lists.push_back(std::move(tasks));
+    for (auto& forms : tasks) lists.push_back(std::move(forms));
   }
   std::vector<task::Task> all = driver::unite_tasks(lists);
   if (a.tasks.empty()) return all;

@@ -3,6 +3,7 @@
 // everything first, for tensors whose last axis is short. A last variant only runs the outer loops in parallel.
 
 #include "space/access.h"
+#include "tcc/ir/query.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
 
@@ -27,6 +28,39 @@ bool is_map_of_many(const Kernel& k, const Block& block) {
 
 enum class Form { kLastAxis, kFused, kParallelOnly };
 
+// Does a load walk through memory along another axis than the last when the block's last iterator moves? Single
+// elements and vectors that are transposed in registers compete there.
+bool reads_across(const Block& block) {
+  const Id last = block.iters.back().id;
+  bool across = false;
+  visit_loads(block.body, [&](const Load& load) {
+    for (size_t i = 0; i + 1 < load.indices.size(); ++i) across |= mentions(load.indices[i], last);
+  });
+  return across;
+}
+
+// One index over all axes costs divisions for each vector. Where a load has a condition or another order of its axes,
+// its lanes are computed one by one, too: only last axes shorter than a vector are worth that.
+bool gains_by_fusing(const Kernel& k, const Block& block, int64_t lanes) {
+  bool plain = !reads_across(block);
+  visit_loads(block.body, [&](const Load& load) { plain &= load.predicate == nullptr; });
+  return plain || int_value(find_loop(k.root, schedule::loops_of(k, block.id).back())->extent) < lanes;
+}
+
+// The vector that divides the extent and leaves the fewest lanes idle, the shortest of equals. 0: the divisors fill
+// less than half of a vector, or exceed the limit.
+int64_t fullest_vector(int64_t extent, int64_t lanes, int64_t limit) {
+  if (extent < lanes) return extent > 1 ? extent : 0;
+  if (extent % lanes == 0) return lanes;
+  int64_t best = 0;
+  double best_share = 0.5;
+  for (int64_t d = 2; d <= std::min(extent, limit); ++d) {
+    const double share = static_cast<double>(d) / static_cast<double>((d + lanes - 1) / lanes * lanes);
+    if (extent % d == 0 && share > best_share) best = d, best_share = share;
+  }
+  return best;
+}
+
 bool mark(Schedule& s, const std::string& name, Form form, const target::Target& target, const SpaceOptions& options) {
   BlockRv block = s.get_block(name);
   std::vector<LoopRv> loops = s.get_loops(block), spatial, reduce;
@@ -46,6 +80,8 @@ bool mark(Schedule& s, const std::string& name, Form form, const target::Target&
     return fuse_parallel(s, spatial);
   }
   int64_t lanes = vector_lanes(target);
+  const bool across = reads_across(*found);
+  if (form == Form::kFused && !gains_by_fusing(s.kernel(), *found, lanes)) form = Form::kLastAxis;
   LoopRv inner = spatial.back();
   int64_t extent = extents.back();
   if (form == Form::kFused) {
@@ -56,13 +92,24 @@ bool mark(Schedule& s, const std::string& name, Form form, const target::Target&
   } else {
     spatial.pop_back();
   }
-  // Tiles of one vector at least, where the extent has them.
-  int64_t limit = options.max_innermost;
-  std::vector<ExprRv> factors = extent % lanes == 0 || extent <= limit ? s.sample_perfect_tile(inner, 3, limit)
-                                                                       : s.sample_tile(inner, 3, limit, lanes);
-  std::vector<LoopRv> parts = s.split(inner, factors);
-  if (!s.ok()) return false;
-  s.vectorize(parts[2]);
+  const int64_t limit = options.max_innermost;
+  const int64_t vector = across ? 0 : fullest_vector(extent, lanes, limit);
+  std::vector<LoopRv> parts;
+  if (vector > 0) {
+    // Programs with shorter vectors are up to 20 times slower, and no others are faster.
+    const std::vector<LoopRv> whole = s.split(inner, {{}, lit(vector)});
+    if (!s.ok()) return false;
+    parts = s.split(whole[0], s.sample_perfect_tile(whole[0], 3, std::max<int64_t>(1, limit / vector)));
+    if (!s.ok()) return false;
+    s.unroll(parts[2]);
+    s.vectorize(whole[1]);
+  } else {
+    // Tiles of one vector at least, where the extent has them.
+    parts = s.split(inner, extent % lanes == 0 || extent <= limit ? s.sample_perfect_tile(inner, 3, limit)
+                                                                  : s.sample_tile(inner, 3, limit, lanes));
+    if (!s.ok()) return false;
+    s.vectorize(parts[2]);
+  }
   spatial.push_back(parts[0]);
   LoopRv outer;
   if (fuse_parallel(s, spatial, &outer)) stream_large_output(s, outer, target);
@@ -80,7 +127,8 @@ Ways parallel_vectorize_unroll(const Schedule& state, const target::Target& targ
     const bool stores_many = !nest && is_map_of_many(state.kernel(), *block);
     if (!nest && !stores_many) continue;
     open.push_back(name_hint(state.kernel(), block->id));
-    fusible |= stores_many || (!nest->is_reduction() && nest->extents.size() > 1);
+    fusible |= stores_many || (!nest->is_reduction() && nest->extents.size() > 1 &&
+                               gains_by_fusing(state.kernel(), *block, vector_lanes(target)));
   }
   if (open.empty()) return {state};
   // Beside a tiled anchor what is left over is a small part of the work: one form is enough.

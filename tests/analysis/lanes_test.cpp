@@ -57,4 +57,28 @@ TEST_CASE("loops that were fused and split in other places walk through memory a
   }
 }
 )") != "a*2940 + b*42 + c");
+  // Of two images the channels of each are one run.
+  CHECK(store_address(R"(kernel nest {
+  output y: f32[2, 235, 52, 52]
+  for a in 8 {
+    for b in 8788 {
+      for c in 16 {
+        y[(a*140608 + b*16 + c) // 562432, (a*52 + (b*16 + c) // 2704) % 208, ((b*16 + c) // 52) % 52, (b*16 + c) % 52] = 1.0
+      }
+    }
+  }
+}
+)") == "(a // 4)*635440 + (a % 4)*140608 + b*16 + c");
+  // The same in a tensor that holds more channels, in tiles that end inside rows and planes.
+  CHECK(store_address(R"(kernel nest {
+  output y: f32[2, 235, 52, 52]
+  for a in 754 {
+    for b in 91 {
+      for c in 16 {
+        y[(a*1456 + b*16 + c) // 548912, ((a*1456 + b*16 + c) // 2704) % 203 + 32, ((a*1456 + b*16 + c) // 52) % 52, (a*1456 + b*16 + c) % 52] = 1.0
+      }
+    }
+  }
+}
+)") == "(a // 377)*635440 + (a % 377)*1456 + b*16 + c + 86528");
 }

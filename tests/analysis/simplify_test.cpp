@@ -15,8 +15,10 @@ int64_t cases_wanted(int64_t usual) {
   return std::getenv("TCC_SOAK") != nullptr ? usual * 20 : usual;
 }
 
-void check_simplify(Space& space, ir::Expr e, uint64_t seed) {
-  ir::Expr s = analysis::simplify(space.b, e, space.ranges);
+using Simplify = ir::Expr (*)(ir::Builder& b, ir::Expr e, const analysis::Ranges& ranges);
+
+void check_simplify(Space& space, ir::Expr e, uint64_t seed, Simplify simplify = analysis::simplify) {
+  ir::Expr s = simplify(space.b, e, space.ranges);
   auto describe = [&] {
     std::string text =
         fmt::format("seed {}: {} -> {} for extents", seed, ir::print(space.kernel, e), ir::print(space.kernel, s));
@@ -28,7 +30,7 @@ void check_simplify(Space& space, ir::Expr e, uint64_t seed) {
     FAIL_CHECK(describe() << ": " << evaluate(e, at) << " became " << evaluate(s, at));
     return false;
   });
-  ir::Expr again = analysis::simplify(space.b, s, space.ranges);
+  ir::Expr again = simplify(space.b, s, space.ranges);
   if (again != s)
     FAIL_CHECK(describe() << (ir::equal(again, s) ? ": equal but new"
                                                   : ": not idempotent, then " + ir::print(space.kernel, again)));
@@ -43,7 +45,31 @@ TEST_CASE("simplify keeps the value of random index expressions", "[fuzz]") {
     auto seed = static_cast<uint64_t>(n);
     Rng rng(seed);
     Space space = Space::random(rng, 1 + static_cast<int>(rng.below(3)), 9);
-    check_simplify(space, random_index(space, rng, 1 + static_cast<int>(rng.below(4))), seed);
+    ir::Expr e = random_index(space, rng, 1 + static_cast<int>(rng.below(4)));
+    check_simplify(space, e, seed);
+    check_simplify(space, e, seed, analysis::simplify_address);
+  }
+}
+
+TEST_CASE("simplify_address keeps the value of digits of fused and split loops", "[fuzz]") {
+  for (int64_t n = 0; n < cases_wanted(3000); ++n) {
+    Rng rng(static_cast<uint64_t>(n));
+    Space space = Space::random(rng, 3, 9);
+    // One index over all loops, and its digits by random extents, over random strides.
+    ir::Expr index = space.b.integer(0);
+    for (size_t i = 0; i < space.extents.size(); ++i)
+      index = space.b.add(space.b.scale(index, space.extents[i]), space.var(i));
+    ir::Expr address = space.b.integer(rng.below(5));
+    int64_t divisor = 1, stride = 1;
+    for (int digit = 0; digit < 3; ++digit) {
+      const int64_t extent = 1 + rng.below(6);
+      ir::Expr value = space.b.floor_div(index, space.b.integer(divisor));
+      if (digit < 2) value = space.b.floor_mod(value, space.b.integer(extent));
+      address = space.b.add(address, space.b.scale(value, stride));
+      divisor *= extent;
+      stride *= extent + (rng.below(3) == 0 ? 1 : 0);
+    }
+    check_simplify(space, address, static_cast<uint64_t>(n), analysis::simplify_address);
   }
 }
 

@@ -44,8 +44,9 @@ def node(operator, inputs, outputs, **attributes):
 
 
 def value_info(name, kind, shape):
-    dims = b"".join(block(1, number(1, d)) for d in shape)
-    return block(1, name) + block(2, block(1, number(1, TYPES[kind]) + block(2, dims)))
+    """Without a shape (None) readers infer it."""
+    dims = b"" if shape is None else block(2, b"".join(block(1, number(1, d)) for d in shape))
+    return block(1, name) + block(2, block(1, number(1, TYPES[kind]) + dims))
 
 
 def integers(name, values):
