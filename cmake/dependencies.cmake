@@ -33,6 +33,12 @@ if(TCC_PORTABLE)
   set_target_properties(spdlog::spdlog_header_only PROPERTIES INTERFACE_LINK_LIBRARIES "Threads::Threads;fmt::fmt-header-only")
   find_library(TCC_STATIC_ZLIB NAMES z REQUIRED)
   set(TCC_STATIC_LIBS ${TCC_STATIC_ZLIB} m)  # of minizip and SQLite
+  if(TCC_WITH_LLVM)
+    # LLVM's archives name shared libraries. Two have archives, too; nothing here calls the solver that needs Z3.
+    find_library(TCC_STATIC_ZSTD NAMES zstd REQUIRED)
+    set_target_properties(LLVMSupport PROPERTIES
+                          INTERFACE_LINK_LIBRARIES "rt;dl;m;${TCC_STATIC_ZLIB};${TCC_STATIC_ZSTD};LLVMDemangle")
+  endif()
 endif()
 
 # The CUDA headers are optional: without nvrtc.h the CUDA backend is not built and `tcc targets` says so.

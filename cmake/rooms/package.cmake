@@ -1,6 +1,6 @@
 # lld links libraries inside the process where it is installed: its own archives, over the LLVM that codegen links, and
 # the two compression libraries that the archives refer to.
-if(TCC_WITH_LLVM AND TARGET tcc_package AND TARGET tcc_codegen AND TCC_LLD_ELF AND TCC_LLD_COMMON)
+if(TCC_WITH_LLVM AND NOT TCC_PORTABLE AND TARGET tcc_package AND TARGET tcc_codegen AND TCC_LLD_ELF AND TCC_LLD_COMMON)
   find_library(TCC_ZLIB NAMES z)
   find_library(TCC_ZSTD NAMES zstd)
   if(TCC_ZLIB AND TCC_ZSTD)
