@@ -245,6 +245,11 @@ if(TCC_PORTABLE)
   add_test(NAME gpu_bundle COMMAND ${CMAKE_SOURCE_DIR}/tools/gpu_bundle --build ${CMAKE_BINARY_DIR} -o ${CMAKE_CURRENT_BINARY_DIR}/bundle)
   set_tests_properties(check_portable gpu_bundle PROPERTIES LABELS cli)
 endif()
+if(TCC_PORTABLE AND TCC_WITH_LLVM AND TARGET tcc)
+  # Its LLVM is in the program: CPUs are measured, and so are references.
+  add_test(NAME portable_has_llvm COMMAND tcc tune zoo:mlp --target host --trials 4 --db ${CMAKE_CURRENT_BINARY_DIR}/portable.db)
+  set_tests_properties(portable_has_llvm PROPERTIES LABELS cli)
+endif()
 if(TARGET tcc AND NOT TCC_WITH_LLVM)
   # Without LLVM references are interpreted, and CPUs are refused before anything is measured.
   add_test(NAME no_llvm_refuses_cpus COMMAND tcc tune zoo:mlp --target host --db ${CMAKE_CURRENT_BINARY_DIR}/refused.db)

@@ -50,6 +50,9 @@ void store_numbers(ir::Type type, void* data, std::span<const double> values) {
     for (size_t i = 0; i < values.size(); ++i) to[i] = static_cast<float>(values[i]);
   } else if (type == ir::Type::kF64) {
     if (n > 0) std::memcpy(data, values.data(), values.size_bytes());
+  } else if (type == ir::Type::kF16) {
+    auto* to = static_cast<uint16_t*>(data);
+    for (size_t i = 0; i < values.size(); ++i) to[i] = f16_bits(round_f16(values[i]));
   } else {
     for (int64_t i = 0; i < n; ++i) store_number(type, data, i, values[static_cast<size_t>(i)]);
   }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 
 #include "measure/host/executor.h"
@@ -18,6 +19,7 @@
 #include "tcc/support/check.h"
 #include "tcc/support/files.h"
 #include "tcc/support/hash.h"
+#include "tcc/support/parallel.h"
 #include "tcc/support/rng.h"
 
 namespace tcc::measure {
@@ -27,10 +29,27 @@ using Values = std::vector<std::vector<double>>;  // one array per parameter, em
 using ValueSets = std::vector<Values>;            // one for each data set
 
 constexpr double kReferenceTimeout = 600;
-constexpr double kSampleAboveFlops = 2e9;     // of machine code
+constexpr double kSampleAboveFlops = 2e9;  // of machine code
+// On a device a program is measured in hundredths of a second, beside which a whole reference takes too long.
+constexpr double kSampleAboveOnDevices = 2e8;
 constexpr int64_t kRandomSamples = 4096;      // beside corners and edges
 constexpr int kAmplitudes[] = {4, 1};         // of the integer data, largest that stays exact
 constexpr int64_t kIntegers = 0, kReals = 1;  // data sets
+constexpr int64_t kPiece = int64_t{1} << 18;  // elements of an array that one thread makes or converts at a time
+
+// Pieces of arrays, which threads share out.
+struct Piece {
+  size_t set, param;
+  int64_t first, count;
+};
+void add_pieces(std::vector<Piece>& pieces, size_t set, size_t param, int64_t elements) {
+  for (int64_t at = 0; at < elements; at += kPiece) pieces.push_back({set, param, at, std::min(kPiece, elements - at)});
+}
+void for_pieces(const std::vector<Piece>& pieces, int threads, const std::function<void(const Piece&)>& f) {
+  const auto n = static_cast<int64_t>(pieces.size());
+  ThreadPool pool(static_cast<int>(std::clamp<int64_t>(n, 1, threads)));
+  pool.parallel_for(n, [&](int64_t i, int) { f(pieces[static_cast<size_t>(i)]); });
+}
 
 std::vector<TaskParam> describe_params(const ir::Kernel& kernel) {
   std::vector<TaskParam> params;
@@ -92,17 +111,25 @@ class DataMaker {
   }
   const std::vector<TaskParam>& params() const { return params_; }
 
-  // Values that the parameter's type holds exactly.
-  Values make(int64_t set, const DataPlan& plan) const {
-    Values values(params_.size());
-    for (size_t i = 0; i < params_.size(); ++i) {
-      const TaskParam& param = params_[i];
-      if (param.is_output()) continue;
-      Rng rng = Rng(seed_).fork(static_cast<uint64_t>(set)).fork(i);
-      values[i].resize(static_cast<size_t>(param.elements()));
-      for (double& v : values[i]) v = draw(rng, param, limits_[i], set == kIntegers && plan.amplitude > 0, plan);
-    }
-    return values;
+  // Values that the parameters' types hold exactly, whatever the number of threads.
+  ValueSets make(std::span<const int64_t> sets, const DataPlan& plan, int threads) const {
+    ValueSets made(sets.size(), Values(params_.size()));
+    std::vector<Piece> pieces;
+    for (size_t s = 0; s < sets.size(); ++s)
+      for (size_t i = 0; i < params_.size(); ++i) {
+        if (params_[i].is_output()) continue;
+        made[s][i].resize(static_cast<size_t>(params_[i].elements()));
+        add_pieces(pieces, s, i, params_[i].elements());
+      }
+    for_pieces(pieces, threads, [&](const Piece& p) {
+      Rng rng = Rng(seed_).fork(static_cast<uint64_t>(sets[p.set])).fork(p.param);
+      if (p.first > 0) rng = rng.fork(static_cast<uint64_t>(p.first));
+      const bool integers = sets[p.set] == kIntegers && plan.amplitude > 0;
+      for (double& v :
+           std::span(made[p.set][p.param]).subspan(static_cast<size_t>(p.first), static_cast<size_t>(p.count)))
+        v = draw(rng, params_[p.param], limits_[p.param], integers, plan);
+    });
+    return made;
   }
 
  private:
@@ -138,7 +165,7 @@ struct Reference {
 using Positions = std::vector<std::vector<int64_t>>;
 
 Result<MeasureTask::Segment> build_segment(TaskDescription description, const ValueSets& inputs,
-                                           const Reference& reference, const Positions& positions) {
+                                           const Reference& reference, const Positions& positions, int threads) {
   auto array_bytes = [](const TaskParam& p, ir::Type type) { return page_up(p.elements() * ir::type_bytes(type)); };
   Writer sizing;
   put_task(sizing, description);
@@ -171,6 +198,7 @@ Result<MeasureTask::Segment> build_segment(TaskDescription description, const Va
     if (at >= 0 && !values.empty())
       std::memcpy(segment.memory.data() + at, values.data(), values.size() * sizeof(double));
   };
+  std::vector<Piece> pieces;
   for (size_t i = 0; i < description.params.size(); ++i) {
     const TaskParam& param = description.params[i];
     if (param.samples >= 0)
@@ -181,9 +209,16 @@ Result<MeasureTask::Segment> build_segment(TaskDescription description, const Va
         if (!reference.magnitudes.empty()) copy(param.sets[s].scale, reference.magnitudes[s][i]);
         continue;
       }
-      interp::store_numbers(param.type, segment.memory.data() + param.sets[s].data, inputs[s][i]);
+      add_pieces(pieces, s, i, std::ssize(inputs[s][i]));
     }
   }
+  for_pieces(pieces, threads, [&](const Piece& p) {
+    const TaskParam& param = description.params[p.param];
+    const std::span<const double> all = inputs[p.set][p.param];
+    interp::store_numbers(param.type,
+                          segment.memory.data() + param.sets[p.set].data + p.first * ir::type_bytes(param.type),
+                          all.subspan(static_cast<size_t>(p.first), static_cast<size_t>(p.count)));
+  });
   segment.description = std::move(description);
   return segment;
 }
@@ -233,30 +268,42 @@ class ReferenceRunner {
  public:
   explicit ReferenceRunner(HostExecutor& host) : host_(host) {}
 
-  // `magnitude`, if any, runs on the absolute values of the inputs, and has the same parameters.
-  Result<Reference> run(const ReferenceCode& code, const ReferenceCode* magnitude, ValueSets inputs) {
+  // `magnitude`, if any, runs on the absolute values of the inputs, and has the same parameters. `inputs` are large:
+  // what the code needs besides is added to them for the time of the run.
+  Result<Reference> run(const ReferenceCode& code, const ReferenceCode* magnitude, ValueSets& inputs) {
     for (Values& values : inputs) values.insert(values.end(), code.coordinates.begin(), code.coordinates.end());
-    if (code.program.artifact() != nullptr) return run_in_child(code, magnitude, inputs);
-    Reference reference;
-    TCC_TRY(reference.outputs, run_here(code, inputs));
-    if (magnitude == nullptr) return reference;
-    for (Values& values : inputs)
-      for (auto& array : values)
-        for (double& v : array) v = std::fabs(v);
-    TCC_TRY(reference.magnitudes, run_here(*magnitude, inputs));
+    Result<Reference> reference = code.program.artifact() != nullptr ? run_in_child(code, magnitude, inputs)
+                                                                     : run_both_here(code, magnitude, inputs);
+    for (Values& values : inputs) values.resize(values.size() - code.coordinates.size());
     return reference;
   }
   double seconds() const { return seconds_; }
+  int threads() const { return static_cast<int>(host_.cpus().size()); }
 
  private:
-  Result<ValueSets> run_here(const ReferenceCode& code, const ValueSets& inputs) {
+  Result<Reference> run_both_here(const ReferenceCode& code, const ReferenceCode* magnitude, const ValueSets& inputs) {
+    Reference reference;
+    TCC_TRY(reference.outputs, run_here(code, inputs, false));
+    if (magnitude != nullptr) {
+      TCC_TRY(reference.magnitudes, run_here(*magnitude, inputs, true));
+    }
+    return reference;
+  }
+  Result<ValueSets> run_here(const ReferenceCode& code, const ValueSets& inputs, bool absolute) {
     ValueSets outputs(inputs.size());
     for (size_t s = 0; s < inputs.size(); ++s) {
       std::vector<interp::TensorData> tensors;
       for (size_t i = 0; i < code.params.size(); ++i) {
         const TaskParam& param = code.params[i];
-        tensors.push_back(param.is_output() ? interp::TensorData::zeros(param.type, param.shape)
-                                            : interp::TensorData::from_doubles(param.type, param.shape, inputs[s][i]));
+        if (param.is_output()) {
+          tensors.push_back(interp::TensorData::zeros(param.type, param.shape));
+        } else if (!absolute) {
+          tensors.push_back(interp::TensorData::from_doubles(param.type, param.shape, inputs[s][i]));
+        } else {
+          std::vector<double> values = inputs[s][i];
+          for (double& v : values) v = std::fabs(v);
+          tensors.push_back(interp::TensorData::from_doubles(param.type, param.shape, values));
+        }
       }
       const Stopwatch watch;
       TCC_TRY_VOID(code.program.run(tensors));
@@ -272,7 +319,7 @@ class ReferenceRunner {
     TaskDescription description;
     description.params = code.params;
     description.num_sets = std::ssize(inputs);
-    TCC_TRY(MeasureTask::Segment segment, build_segment(description, inputs, Reference{}, {}));
+    TCC_TRY(MeasureTask::Segment segment, build_segment(description, inputs, Reference{}, {}, threads()));
     JobSpec spec;
     spec.kind = JobKind::kReference;
     spec.artifacts = {code.program.artifact()};
@@ -353,7 +400,7 @@ Result<Prepared> prepare(const DataMaker& maker, ReferenceRunner& runner, const 
   while (true) {
     plan.amplitude = magnitude ? kAmplitudes[amplitude] : 0;
     Prepared p;
-    for (int64_t set : sets) p.inputs.push_back(maker.make(set, plan));
+    p.inputs = maker.make(sets, plan, runner.threads());
     TCC_TRY(p.reference, runner.run(reference, magnitude, p.inputs));
     if (!all_finite(p.reference.outputs) && !plan.positive) {
       plan.positive = true;
@@ -385,7 +432,9 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   const NaiveFacts& facts = made->facts;
   const std::vector<TaskParam> params = describe_params(naive);
   made->positions.resize(params.size());
-  if (facts.flops > options.sample_above_flops.value_or(affordable_flops(kSampleAboveFlops, options.engine))) {
+  double whole = affordable_flops(kSampleAboveFlops, options.engine);
+  if (target.kind == target::TargetKind::kCuda) whole = std::min(whole, kSampleAboveOnDevices);
+  if (facts.flops > options.sample_above_flops.value_or(whole)) {
     for (size_t i = 0; i < params.size(); ++i) {
       const TaskParam& param = params[i];
       if (!param.is_output() || param.shape.empty()) continue;
@@ -442,7 +491,8 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   }
   std::shared_ptr<MeasureTask> task(new MeasureTask());
   task->segment_ = std::make_unique<Segment>();
-  TCC_TRY(*task->segment_, build_segment(std::move(description), prepared.inputs, prepared.reference, positions));
+  TCC_TRY(*task->segment_,
+          build_segment(std::move(description), prepared.inputs, prepared.reference, positions, runner.threads()));
   static std::atomic<uint64_t> next_id{1};
   task->id_ = next_id++;
   task->target_ = target;

@@ -171,3 +171,35 @@ TEST_CASE("the naive path as machine code agrees with the interpreter on small s
     }
   }
 }
+
+TEST_CASE("references of GPUs' programs are sampled earlier, and their data are the same ones", "[unit]") {
+  task::Task task = task::make_gemm({.m = 640, .n = 512, .k = 512});
+  auto on = [&](const target::Target& target) {
+    auto made = MeasureTask::create(measurer(), task.kernel, target, {.engine = ReferenceEngine::kMachineCode});
+    if (!made) FAIL(made.error().message);
+    return *made;
+  };
+  const auto gpu = on(*target::find_target("h100")), host = on(target::host_target());
+  CHECK(gpu->facts().sampled);
+  CHECK(!host->facts().sampled);
+  const MeasureTask::Segment &a = gpu->segment(), &b = host->segment();
+  // 640x512 elements are more than one piece of an array.
+  const TaskParam &x = a.description.params[0], &y = b.description.params[0];
+  REQUIRE(x.elements() == 640 * 512);
+  REQUIRE(y.elements() == x.elements());
+  auto at = [](const MeasureTask::Segment& s, const TaskParam& param, int set, int64_t i) {
+    return interp::load_number(param.type, s.memory.data() + param.sets[static_cast<size_t>(set)].data, i);
+  };
+  std::set<double> seen;
+  bool equal = true;
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    equal = equal && at(a, x, 1, i) == at(b, y, 1, i);
+    if (i >= (1 << 18)) seen.insert(at(a, x, 1, i));
+  }
+  CHECK(equal);
+  CHECK(seen.size() > 10000);  // the second piece is no copy of one number
+  // Nor of the first one.
+  bool differs = false;
+  for (int64_t i = 0; i < 1000; ++i) differs = differs || at(a, x, 1, i) != at(a, x, 1, (1 << 18) + i);
+  CHECK(differs);
+}

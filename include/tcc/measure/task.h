@@ -7,10 +7,10 @@
 // reference is the naive kernel with all floats turned to f64. For kernels made of sums, products, min, max, selects
 // and division by constants, scale is the same kernel's value on absolute values (a bound on every partial sum, per
 // element); for others it is the largest |ref| of the whole output and the factor is 16, because intrinsics have errors
-// of their own. Above 2 GFLOP, 0.1 where references are interpreted (see reference.h), the reference is computed, and
-// outputs are compared, at samples only: corners, both sides of the edges of tiles, 4,096 others. That every element
-// was written is looked at all the same, where its type can tell. NaN and infinities are wrong wherever the reference
-// has none.
+// of their own. Above 2 GFLOP, 0.2 of programs for GPUs, 0.1 where references are interpreted (see reference.h), the
+// reference is computed, and outputs are compared, at samples only: corners, both sides of the edges of tiles, 4,096
+// others. That every element was written is looked at all the same, where its type can tell. NaN and infinities are
+// wrong wherever the reference has none.
 #pragma once
 
 #include <cstdint>
