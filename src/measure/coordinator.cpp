@@ -301,7 +301,9 @@ int64_t Coordinator::restarts() const {
 
 Result<std::shared_ptr<const MeasureTask>> Coordinator::prepare(const ir::Kernel& naive, const target::Target& target) {
   TCC_TRY_VOID(state_->executor().check_task(naive));
-  TCC_TRY(std::shared_ptr<const MeasureTask> task, MeasureTask::create(state_->references(), naive, target, {}));
+  MeasureTask::Options options;
+  options.sample_above_flops = state_->executor().facts().sample_above_flops;
+  TCC_TRY(std::shared_ptr<const MeasureTask> task, MeasureTask::create(state_->references(), naive, target, options));
   // The first right program needs it: made here, it delays no measurement and may share the time with other tasks.
   TCC_TRY_VOID(task->second(state_->references()));
   return task;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ class Executor {
     std::shared_ptr<const DeviceFacts> device;
     std::string name;  // of the device, for messages
     int64_t threads = 1;
+    // Of a task, beyond which its reference is computed at samples: what suits the time that a program takes.
+    std::optional<double> sample_above_flops;
     bool cold = false;             // programs find nothing of their inputs in the caches
     bool compiles_beside = false;  // candidates are compiled while others are measured
     double budget_seconds = 0.1, patience = 3;

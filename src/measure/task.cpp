@@ -30,8 +30,6 @@ using ValueSets = std::vector<Values>;            // one for each data set
 
 constexpr double kReferenceTimeout = 600;
 constexpr double kSampleAboveFlops = 2e9;  // of machine code
-// On a device a program is measured in hundredths of a second, beside which a whole reference takes too long.
-constexpr double kSampleAboveOnDevices = 2e8;
 constexpr int64_t kRandomSamples = 4096;      // beside corners and edges
 constexpr int kAmplitudes[] = {4, 1};         // of the integer data, largest that stays exact
 constexpr int64_t kIntegers = 0, kReals = 1;  // data sets
@@ -432,9 +430,8 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   const NaiveFacts& facts = made->facts;
   const std::vector<TaskParam> params = describe_params(naive);
   made->positions.resize(params.size());
-  double whole = affordable_flops(kSampleAboveFlops, options.engine);
-  if (target.kind == target::TargetKind::kCuda) whole = std::min(whole, kSampleAboveOnDevices);
-  if (facts.flops > options.sample_above_flops.value_or(whole)) {
+  const double affordable = affordable_flops(kSampleAboveFlops, options.engine);
+  if (facts.flops > options.sample_above_flops.value_or(affordable)) {
     for (size_t i = 0; i < params.size(); ++i) {
       const TaskParam& param = params[i];
       if (!param.is_output() || param.shape.empty()) continue;

@@ -208,8 +208,11 @@ bool tile_product(Schedule& s, const ProductForm& form, const target::Target& ta
     s.compute_at(copy, terms[0]);
     std::vector<LoopRv> around = s.get_loops(copy);
     if (!s.ok() || around.size() < depth + 2) return false;
-    if (ends_in_sum(form, r)) s.reorder(std::vector{around.back(), around[around.size() - 2]});
-    cooperative_fetch(s, copy, depth, options.vector_lengths);
+    // A thread's neighbors in memory are not neighbors in the copy then, and asynchronous copies move one at a time:
+    // lanes that are neighbors should move neighbors.
+    const bool turned = ends_in_sum(form, r);
+    if (turned) s.reorder(std::vector{around.back(), around[around.size() - 2]});
+    cooperative_fetch(s, copy, depth, turned && target.cuda.features.cp_async ? std::vector<int64_t>{1} : options.vector_lengths);
   }
   s.annotate(terms[0], AnnotationKey::kPipelineDepth, sample_uniform(s, options.stages));
   return s.ok();

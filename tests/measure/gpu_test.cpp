@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "kernels.h"
+#include "sample_tasks.h"
 #include "skip.h"
 #include "tcc/codegen/cuda.h"
 #include "tcc/ir/build.h"
@@ -98,6 +99,16 @@ Measurement measure_one(GpuMeasurer& measurer, const Candidate& candidate) {
 }
 
 }  // namespace
+
+TEST_CASE("gpu: references of more than 0.2 GFLOP are computed at samples", "[unit]") {
+  Fake fake;
+  auto measurer = open();
+  for (const int64_t rows : {256, 640}) {
+    auto task = measurer->prepare(task::make_gemm({.m = rows, .n = 512, .k = 512}).kernel, ampere());
+    if (!task) FAIL(task.error().message);
+    CHECK((*task)->facts().sampled == (rows == 640));
+  }
+}
 
 TEST_CASE("gpu: a right program is timed on cold caches", "[unit]") {
   Fake fake;

@@ -15,7 +15,9 @@ namespace {
 
 constexpr int64_t kAtOnce = 32;       // candidates
 constexpr double kStartSeconds = 60;  // a context on a machine with many devices takes its time
-constexpr int kHangsForgiven = 1;     // of a task, before its asynchronous copies are given up
+// A program is measured in hundredths of a second, beside which the whole reference of more arithmetic takes too long.
+constexpr double kSampleAboveFlops = 2e8, kSampleAboveInterpreted = 1e8;
+constexpr int kHangsForgiven = 1;  // of a task, before its asynchronous copies are given up
 // A wait that lasts longer will not end: the kernel traps, which is kinder to the driver than a process that is killed.
 constexpr int64_t kWaitLimit = 2'000'000'000;  // ns
 constexpr int kLaunchFailed = 719;             // the driver's number for a trap, among others
@@ -113,6 +115,9 @@ Result<void> CudaExecutor::start() {
   facts_.device = std::make_shared<DeviceFacts>(
       DeviceFacts{target::sm_name(device_.target), target::target_to_json(device_.target)});
   facts_.name = device_.name;
+  facts_.sample_above_flops = resolve_engine(ReferenceEngine::kBest) == ReferenceEngine::kInterpreter
+                                  ? kSampleAboveInterpreted
+                                  : kSampleAboveFlops;
   facts_.cold = true;
   facts_.compiles_beside = options_.compile_pool != nullptr;
   facts_.budget_seconds = options_.budget_seconds;
