@@ -9,6 +9,7 @@
 #include "tcc/ir/evaluate.h"
 #include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
+#include "tcc/ir/query.h"
 #include "tcc/ir/walk.h"
 
 namespace tcc::analysis {
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int64_t kBanks = 32, kWord = 4;
 constexpr int kSamples = 6;
+constexpr int64_t kStraight = 64;  // iterations of loops that choose registers, which become straight code
 
 // Neighboring elements that the emitter moves at once: those of a vectorized loop.
 int64_t vector_width(Builder& b, const Buffer& buffer, std::span<const Expr> indices, const Loop* vector) {
@@ -81,7 +83,9 @@ class Collector {
       case StmtKind::kStore: {
         const Store& store = *as<Store>(s);
         conditions_.push_back(store.predicate);
+        store_ = &store;
         values(store.value);
+        store_ = nullptr;
         access(store.buffer, store.indices, true);
         conditions_.pop_back();
         return;
@@ -149,16 +153,76 @@ class Collector {
     a.buffer = id;
     a.write = write;
     a.bytes = type_bytes(buffer.type);
+    double repeated = 1;
+    if (lanes == nullptr && store_ != nullptr) lanes = straight_loads(buffer, indices, repeated);
     const int64_t count = lanes != nullptr && is_int(lanes->extent) ? int_value(lanes->extent) : 1;
     const int64_t width = vector_width(b_, buffer, indices, lanes);
     a.bytes *= width;
+    a.repeated = repeated;
     sample(a, indices, kWarpLanes, lanes, width, count);
+  }
+
+  // Does the loop become straight code because the statement picks registers by it?
+  bool is_straight(const Loop& l) const {
+    if (!is_int(l.extent)) return false;
+    if (l.loop_kind == LoopKind::kUnrolled || l.axis == Axis::kVthread) return true;
+    if (l.loop_kind != LoopKind::kSerial || int_value(l.extent) > kStraight) return false;
+    bool picks = false;
+    auto look_at = [&](Id id, std::span<const Expr> at) {
+      if (k_.buffer(id)->scope != Scope::kLocal) return;
+      for (Expr index : at) picks = picks || mentions(index, l.id);
+    };
+    look_at(store_->buffer, store_->indices);
+    visit(store_->value, [&](Expr e) {
+      if (const Load* load = as<Load>(e)) look_at(load->buffer, load->indices);
+      return true;
+    });
+    return picks;
+  }
+
+  bool is_sum_in_registers() const {
+    if (k_.buffer(store_->buffer)->scope != Scope::kLocal) return false;
+    bool reads_own = false;
+    visit(store_->value, [&](Expr e) {
+      const Load* load = as<Load>(e);
+      reads_own = reads_own || (load != nullptr && load->buffer == store_->buffer);
+      return true;
+    });
+    return reads_own;
+  }
+
+  // A load in straight code happens once for all iterations that do not move it, and neighbors are loaded at once: the
+  // loop whose iterations are neighbors, nullptr where there is none. `repeated`: iterations that are one load.
+  const Loop* straight_loads(const Buffer& buffer, std::span<const Expr> indices, double& repeated) {
+    const Expr flat = flat_address(b_, buffer, indices);
+    const Loop* neighbors = nullptr;
+    for (size_t i = loops_.size(); i-- > 0;) {
+      const Loop& l = *loops_[i];
+      const bool bound = l.loop_kind == LoopKind::kBound && l.axis != Axis::kVthread;
+      if (bound || !is_int(l.extent)) break;
+      if (!is_straight(l)) {
+        // Loops of sums in registers go outside of those over the sums (lower/gpu/plan_unrolling.h).
+        if (is_sum_in_registers()) continue;
+        break;
+      }
+      if (!mentions(flat, l.id)) {
+        repeated *= static_cast<double>(int_value(l.extent));
+        continue;
+      }
+      const int64_t width = vector_width(b_, buffer, indices, &l);
+      if (neighbors != nullptr || width == 1) continue;
+      // Vectors begin at multiples of their width.
+      Substitution first;
+      first.set(l.id, b_.integer(0));
+      if (known_divisor(k_, substitute(b_, flat, first)) % width == 0) neighbors = &l;
+    }
+    return neighbors;
   }
   // `vector`: the vectorized loop around a load or store, whose iterations go by `width` of `count` at a time. `tile`:
   // the lanes share it, a piece each, `count` times.
   void sample(WarpAccess& a, std::span<const Expr> indices, int64_t active, const Loop* vector, int64_t width,
               int64_t count, const OperandSpec* tile = nullptr) {
-    a.times = vector == nullptr && tile == nullptr ? 1 : static_cast<double>(count / width);
+    a.times = (vector == nullptr && tile == nullptr ? 1 : static_cast<double>(count / width)) / a.repeated;
     for (const Loop* l : loops_)
       if (l->loop_kind != LoopKind::kBound && l != vector && is_int(l->extent))
         a.times *= static_cast<double>(int_value(l->extent));
@@ -233,6 +297,7 @@ class Collector {
   std::map<Axis, int64_t> extents_;
   std::vector<const Loop*> loops_;
   std::vector<Expr> conditions_;
+  const Store* store_ = nullptr;  // whose value is looked at
   std::vector<WarpAccess> out_;
 };
 
@@ -252,20 +317,37 @@ std::vector<WarpAccess> shared_accesses(const Kernel& lowered) {
 BankTraffic bank_traffic(const Buffer& buffer, const Layout* layout, const WarpAccess& access) {
   BankTraffic out;
   const int64_t phase = access.bytes <= kWord ? kWarpLanes : std::max<int64_t>(kBanks * kWord / access.bytes, 1);
+  using Words = std::map<int64_t, std::set<int64_t>>;  // of a bank
+  auto ways_of = [](const Words& words) {
+    size_t ways = 0;
+    for (const auto& [bank, distinct] : words) ways = std::max(ways, distinct.size());
+    return static_cast<double>(ways);
+  };
+  // Loads of two phases of half a warp are one, where lanes of both want no other words than the banks have at once.
+  const bool merges = !access.write && access.instruction.empty() && phase == kWarpLanes / 4;
   for (const std::vector<std::vector<int64_t>>& lanes : access.samples) {
-    double least = 0, cycles = 0;
+    double least = 0, cycles = 0, before = 0;
+    Words half;
     for (int64_t first = 0; first < kWarpLanes; first += phase) {
-      std::map<int64_t, std::set<int64_t>> words;  // of a bank
+      Words words;
       for (int64_t lane = first; lane < std::min(first + phase, kWarpLanes); ++lane) {
         const std::vector<int64_t>& index = lanes[static_cast<size_t>(lane)];
         if (index.empty()) continue;
         const int64_t begin = address_of(buffer, layout, index) * type_bytes(buffer.type);
         for (int64_t w = begin / kWord; w <= (begin + access.bytes - 1) / kWord; ++w) words[w % kBanks].insert(w);
       }
-      size_t ways = 0;
-      for (const auto& [bank, distinct] : words) ways = std::max(ways, distinct.size());
-      least += words.empty() ? 0 : 1;
-      cycles += static_cast<double>(ways);
+      const double ways = ways_of(words);
+      const bool second = merges && first / phase % 2 == 1;
+      if (!second) half.clear();
+      for (const auto& [bank, distinct] : words) half[bank].insert(distinct.begin(), distinct.end());
+      if (second && ways_of(half) == 1) {
+        cycles += 1 - before;
+        least += before == 0 ? 1 : 0;
+      } else {
+        cycles += ways;
+        least += words.empty() ? 0 : 1;
+      }
+      before = ways;
     }
     out.least += least;
     out.cycles += cycles;

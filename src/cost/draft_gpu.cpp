@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cost/draft_parts.h"
+#include "cost/gpu_copies.h"
 #include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/query.h"
@@ -21,6 +22,8 @@ constexpr double kAddressRegisters = 24;  // of a thread, beside its local array
 constexpr int64_t kExpanded = 64;         // iterations of loops that choose registers
 // Statements of another loop that is written out: on CUDA cores, and beside products of matrix instructions.
 constexpr int64_t kMaxStatements = 512, kMaxBesideProducts = 192;
+constexpr double kFewCopies = 4;          // of a loop's body that straight code has, at least
+constexpr double kSoonBytes = 64;         // of one operand in shared memory, that a thread loads ahead
 constexpr double kSpill = 0.02;           // of a thread's arithmetic, for each register too many
 constexpr double kSwizzledConflicts = 4;  // of columns, where rows keep pieces of 16 bytes
 constexpr double kFragmentRow = 8;        // elements of a fragment's row that lanes hold together
@@ -174,14 +177,14 @@ class GpuLaunch {
     std::vector<const LoopColumns*> loops;
     std::vector<Column> expanded;  // 1: all iterations are one piece of code
     bool copying = false;
-    size_t copy = 0;      // the loop whose iterations threads share
-    Column times, ahead;  // executions by all threads; steps that a pipeline loads ahead
-    Column vector;        // elements of a copy at a time
+    size_t copy = 0;       // the loop whose iterations threads share
+    Column times, ahead;   // executions by all threads; steps that a pipeline loads ahead
+    Column vector, lanes;  // elements of a copy at a time; those from thread to thread
   };
 
   Shape shape_of(const StatementColumns& s) {
     Shape out;
-    out.times = s.executions, out.ahead = out.vector = number(1);
+    out.times = s.executions, out.ahead = out.vector = out.lanes = number(1);
     Column shared_by = number(1);
     for (size_t i = 0; i < s.loops.size(); ++i) {
       const LoopColumns& l = loop(s.loops[i]);
@@ -191,7 +194,7 @@ class GpuLaunch {
         out.times = b_.div(out.times, shared_by);
         if (Expr e = find_annotation(*l.loop, AnnotationKey::kCooperativeFetch); e != nullptr)
           if (const Column lanes = analysis::column_of(b_, e, nest_.values); lanes != kNoColumn)
-            out.vector = whole_vector(s, i, lanes);
+            out.lanes = lanes, out.vector = whole_vector(s, i, lanes);
       }
       if (is_thread_part(*l.loop)) shared_by = b_.mul(shared_by, l.extent);
       if (Expr depth = find_annotation(*l.loop, AnnotationKey::kPipelineDepth); depth != nullptr)
@@ -206,7 +209,13 @@ class GpuLaunch {
     std::vector<Column> size(nest_.loops.size(), number(0)), picks = size;
     expanded_.assign(nest_.loops.size(), number(0));
     for (const StatementColumns* s : statements_) {
-      size[static_cast<size_t>(s->loops.back())] = b_.add(size[static_cast<size_t>(s->loops.back())], number(1));
+      // Virtual threads become the innermost loops of a statement, but for copies that the block shares.
+      Column copies = number(1);
+      const bool copying =
+          std::any_of(s->loops.begin(), s->loops.end(), [&](int32_t l) { return is_copy(*loop(l).loop); });
+      for (int32_t l : s->loops)
+        if (!copying && loop(l).loop->axis == Axis::kVthread) copies = b_.mul(copies, loop(l).extent);
+      size[static_cast<size_t>(s->loops.back())] = b_.add(size[static_cast<size_t>(s->loops.back())], copies);
       for (size_t i = 0; i < s->loops.size(); ++i)
         for (const AccessColumns& a : s->accesses)
           if (Column& p = picks[static_cast<size_t>(s->loops[i])]; a.moves[i])
@@ -220,14 +229,17 @@ class GpuLaunch {
       } else if (kind != LoopKind::kBound && in_launch(static_cast<int32_t>(l))) {
         const Column chosen = b_.both(picks[l], b_.less_equal(at.extent, number(kExpanded)));
         const Column all = b_.mul(size[l], at.extent), limit = unroll_limit(static_cast<int32_t>(l));
-        const Column is_short =
-            b_.either(picks[l], b_.less_equal(all, number(matrix() ? kMaxBesideProducts : kMaxStatements)));
+        // Where a few iterations are straight code, the others are like them.
+        const double most = static_cast<double>(matrix() ? kMaxBesideProducts : kMaxStatements);
+        const Column is_short = b_.either(
+            picks[l], b_.either(b_.less_equal(all, number(most)), b_.less_equal(size[l], number(most / kFewCopies))));
         const Column asked = b_.both(b_.both(b_.less(number(0), limit), b_.less_equal(all, limit)), is_short);
         expanded_[l] = b_.either(b_.either(chosen, asked), b_.less_equal(at.extent, number(1)));
       }
       if (at.parent < 0) continue;
       Column& around = size[static_cast<size_t>(at.parent)];
-      around = b_.add(around, b_.mul(size[l], b_.select(expanded_[l], at.extent, number(1))));
+      const bool is_virtual = at.loop->axis == Axis::kVthread;
+      around = b_.add(around, is_virtual ? size[l] : b_.mul(size[l], b_.select(expanded_[l], at.extent, number(1))));
     }
   }
   // The annotation unroll_max of the nearest loop around that has several iterations; 0: none.
@@ -340,9 +352,13 @@ class GpuLaunch {
     wait_ = number(0);
     Column pending = number(0);  // bytes
     for (const AccessColumns& a : s.accesses)
-      if (!h.copying && !a.write && !b_.is(in_registers(*a.buffer), 1))
-        pending = b_.add(
-            pending, b_.mul(b_.negate(in_registers(*a.buffer)), scaled(straight_elements(h, a), bytes_of(*a.buffer))));
+      if (!h.copying && !a.write && !b_.is(in_registers(*a.buffer), 1)) {
+        // What shared memory holds arrives soon: it is loaded a few statements ahead.
+        const Column all = scaled(straight_elements(h, a), bytes_of(*a.buffer));
+        const Column few = b_.min(all, number(kSoonBytes));
+        const Column bytes = b_.select(in_shared(*a.buffer), few, all);
+        pending = b_.add(pending, b_.mul(b_.negate(in_registers(*a.buffer)), bytes));
+      }
     pending_ = b_.max(pending_, scaled(pending, 0.25));
     for (const AccessColumns& a : s.accesses) count(h, a, s);
     if (h.copying)
@@ -397,6 +413,21 @@ class GpuLaunch {
       }
     return step;
   }
+  // Of 16 bytes a lane the banks serve half a warp at a time, and what its lanes share only once: the share of the two
+  // cycles that 16 different pieces take, a half at least.
+  Column half_warp_share(const Shape& h, const AccessColumns& a, Column vector, double bytes) {
+    const double half = warp() / 2;
+    Column lanes = number(1), different = number(1);
+    for (const Axis axis : {Axis::kThreadX, Axis::kThreadY, Axis::kThreadZ})
+      for (size_t i = 0; i < h.loops.size(); ++i) {
+        if (h.loops[i]->loop->axis != axis) continue;
+        const Column here = b_.max(b_.min(h.loops[i]->extent, b_.div(number(half), lanes)), number(1));
+        lanes = b_.mul(lanes, here);
+        if (a.moves[i]) different = b_.mul(different, here);
+      }
+    const Column share = b_.min(b_.max(scaled(different, 1 / half), number(0.5)), number(1));
+    return b_.select(b_.less(scaled(vector, bytes), number(kWidest)), number(1), share);
+  }
   Column shared_cycles(const Shape& h, const AccessColumns& a, Column left) {
     const double bytes = bytes_of(*a.buffer);
     if (h.copying) return scaled(in_warps(left), bytes / 4);
@@ -413,6 +444,8 @@ class GpuLaunch {
     }
     instructions_ = b_.add(instructions_, b_.mul(in_shared(*a.buffer), b_.div(in_warps(left), vector)));
     const Column wide = b_.less_equal(number(4), scaled(vector, bytes));
+    if (!matrix() && !without(DraftPenalty::kLines))
+      conflicts = b_.mul(conflicts, half_warp_share(h, a, vector, bytes));
     return b_.mul(b_.mul(in_warps(left), conflicts),
                   b_.select(wide, number(bytes / 4), number(std::max(1.0, bytes / 4))));
   }
@@ -423,8 +456,14 @@ class GpuLaunch {
     const bool lines = !without(DraftPenalty::kLines);
     Column moved, accesses;
     if (h.copying) {
+      // The first-level cache looks up a line at a time for narrow copies. Lanes of a copy that goes element by element
+      // have whole vectors between them all the same.
+      const Column row = scaled(a.row[h.copy], bytes), piece = scaled(h.lanes, bytes);
+      const Column near = b_.min(b_.max(row, piece), number(line));
+      const Column narrow = b_.less(scaled(h.vector, bytes), number(kWidest));
+      const Column looked_up = b_.div(scaled(b_.div(h.lanes, h.vector), kCopyLineCycles), near);
       accesses = scaled(left, bytes / line);
-      const Column row = scaled(a.row[h.copy], bytes);
+      if (lines) accesses = b_.select(narrow, b_.max(accesses, scaled(b_.mul(left, looked_up), bytes)), accesses);
       const Column part = b_.both(b_.less(number(bytes), row), b_.less(row, number(sector)));
       const Column waste = lines ? b_.select(part, b_.div(number(sector), row), number(1)) : number(1);
       moved = b_.mul(scaled(left, bytes), waste);

@@ -169,11 +169,17 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
       limit = annotation_or(l, AnnotationKey::kUnrollMax, limit);
       const bool plain = std::exchange(plain_, true), reads = std::exchange(reads_, false);
       const uint64_t around = std::exchange(around_, around_ | id_bit(l.id));
+      // Virtual threads become the innermost loops of each statement, but for copies that the block shares.
+      const bool is_virtual = l.axis == Axis::kVthread;
+      const int64_t copies = is_copy(l)   ? 1
+                             : is_virtual ? statements_ * static_cast<int64_t>(loop_extent(l))
+                                          : statements_;
+      const int64_t statements = std::exchange(statements_, copies);
       const int64_t n = scan(l.body, threads || is_thread(l.axis), limit);
-      around_ = around;
+      around_ = around, statements_ = statements;
       scan_loop(l, n, limit);
       plain_ = plain_ && plain && copies_[static_cast<size_t>(l.id)] >= loop_extent(l), reads_ = reads_ || reads;
-      return n * static_cast<int64_t>(copies_[static_cast<size_t>(l.id)]);
+      return is_virtual ? n : n * static_cast<int64_t>(copies_[static_cast<size_t>(l.id)]);
     }
     case StmtKind::kAlloc:
       plain_ = false;
@@ -195,7 +201,7 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
         }
         return true;
       });
-      return 1;
+      return statements_;
     }
     case StmtKind::kInstrCall: {
       const Instruction& row = instruction(as<InstrCall>(s)->instr);

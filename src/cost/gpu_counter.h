@@ -95,12 +95,14 @@ class GpuCounter {
   // Clock cycles until a load has its value.
   double access(const ir::Buffer& b, std::span<const ir::Expr> indices, double times, bool loads);
   double count_shared(const ir::Buffer& b, double times);
+  double half_warp_share() const;
   double count_memory(const ir::Buffer& b, std::span<const ir::Expr> indices, double times);
   double reused(double times) const;
   double own_run() const;
   double vector_of(int64_t bytes) const;
   double latency(double missing, double bytes);
   std::vector<int64_t> first_warp(const ir::Buffer& b, std::span<const ir::Expr> indices) const;
+  std::vector<int64_t> lanes_of_copy(const ir::Buffer& b, std::span<const ir::Expr> indices) const;
   double pieces_of_warp(const std::vector<int64_t>& lanes, int64_t bytes, int64_t of_lane) const;
   double whole_vector(const ir::Loop& l);
   double condition_share(const ir::Loop& l);
@@ -128,6 +130,7 @@ class GpuCounter {
   // Values of the statement that are counted: their hashes, and the bits of loops with which they move.
   std::vector<std::pair<uint64_t, uint64_t>> valued_;
   uint64_t around_ = 0;                 // bits of the loops around the statement that is scanned
+  int64_t statements_ = 1;              // that it becomes, one for each virtual thread
   uint64_t moves_ = 0;                  // bits of loops with which the operands of the expression move
   const ir::ExprNode* root_ = nullptr;  // the value that the statement stores
   bool to_registers_ = false;           // the statement copies to registers

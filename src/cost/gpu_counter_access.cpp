@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "cost/gpu_copies.h"
 #include "cost/gpu_counter.h"
 #include "tcc/analysis/address.h"
 #include "tcc/analysis/roles.h"
@@ -227,6 +228,32 @@ std::vector<int64_t> GpuCounter::first_warp(const Buffer& b, std::span<const Exp
   return out;
 }
 
+// The same of a copy that threads share: neighboring threads take neighboring vectors of it.
+std::vector<int64_t> GpuCounter::lanes_of_copy(const Buffer& b, std::span<const Expr> indices) const {
+  Assignment at;
+  size_t copy = loops_.size();
+  for (const Around& a : loops_) {
+    if (copy == loops_.size() && has_annotation(*a.loop, AnnotationKey::kCooperativeFetch)) copy = at.size();
+    at.emplace_back(a.loop->id, 0);
+  }
+  if (copy == loops_.size()) return {};
+  const int64_t vector = std::max<int64_t>(annotation_or(*loops_[copy].loop, AnnotationKey::kCooperativeFetch, 1), 1);
+  const int64_t count = std::min<int64_t>({target_.cuda.warp_size, static_cast<int64_t>(facts_.threads),
+                                           static_cast<int64_t>(loops_[copy].extent) / vector});
+  std::vector<int64_t> out;
+  for (int64_t lane = 0; lane < count; ++lane) {
+    at[copy].second = lane * vector;
+    int64_t address = 0;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      const std::optional<int64_t> index = evaluate(indices[d], at);
+      if (!index || !is_int(b.shape[d])) return {};
+      address = address * int_value(b.shape[d]) + *index;
+    }
+    out.push_back(address * type_bytes(b.type));
+  }
+  return out;
+}
+
 // Pieces of memory, of `bytes` each, that a whole warp of such lanes touches, `of_lane` bytes each; one for each lane
 // where nothing is known.
 double GpuCounter::pieces_of_warp(const std::vector<int64_t>& lanes, int64_t bytes, int64_t of_lane) const {
@@ -316,7 +343,23 @@ double GpuCounter::count_shared(const Buffer& b, double times) {
                                    : vector_of(type_bytes(b.type));
   const bool wide = matrix_ || vector * bytes >= 4;
   if (!copying_) facts_.instructions += warps(times) / vector;
-  return warps(times) * conflicts * (wide ? bytes / 4 : std::max(1.0, bytes / 4));
+  const double shared = copying_ || matrix_ || vector * bytes < kMaxAccessBytes ? 1 : half_warp_share();
+  return warps(times) * conflicts * shared * (wide ? bytes / 4 : std::max(1.0, bytes / 4));
+}
+
+// Of 16 bytes a lane the banks serve half a warp at a time, and what its lanes share only once: the share of the two
+// cycles that 16 different pieces take, a half at least.
+double GpuCounter::half_warp_share() const {
+  const double half = static_cast<double>(target_.cuda.warp_size) / 2;
+  double lanes = 1, different = 1;
+  for (const Axis axis : {Axis::kThreadX, Axis::kThreadY, Axis::kThreadZ})
+    for (size_t i = 0; i < loops_.size(); ++i) {
+      if (loops_[i].loop->axis != axis || lanes >= half) continue;
+      const double here = std::min(loops_[i].extent, half / lanes);
+      lanes *= here;
+      if (movement_.steps[i] != 0) different *= here;
+    }
+  return std::clamp(different / half, 0.5, 1.0);
 }
 
 // Bytes that the access moves to or from the second-level cache.
@@ -347,7 +390,16 @@ double GpuCounter::count_memory(const Buffer& b, std::span<const Expr> indices, 
     return n * rows * std::max(sector, kRow * bytes);
   }
   if (copying_) {
-    facts_.shared_accesses += n * per_warp / line;
+    // The first-level cache looks up a line a cycle. Lanes of a copy that goes element by element have whole vectors
+    // between them all the same.
+    double lines = vector_ * per_warp / line;
+    const bool narrow = vector_ * bytes < kMaxAccessBytes;
+    if (const std::vector<int64_t> lanes = narrow ? lanes_of_copy(b, indices) : std::vector<int64_t>(); !lanes.empty())
+      lines =
+          std::max(lines, kCopyLineCycles *
+                              pieces_of_warp(lanes, static_cast<int64_t>(line), static_cast<int64_t>(vector_ * bytes)) *
+                              static_cast<double>(lanes.size()) / warp);
+    facts_.shared_accesses += n / vector_ * lines;
     const double row = own_run() * bytes;
     return n * per_warp * (row > bytes && row < sector ? sector / row : 1);
   }

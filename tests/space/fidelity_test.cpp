@@ -118,11 +118,13 @@ TEST_CASE("multi-level tiling on a GPU has the structure SSSRRSRS", "[fidelity]"
   const task::Task task = task::make_gemm({.m = 256, .n = 192, .k = 64});
   const std::vector<schedule::Trace> traces = traces_of(task, find("h100"), {"gpu_tiling"});
   REQUIRE(traces.size() == 2);  // caches are a must; a product has a second form
+  // The second form has two tiles of columns for threads: lanes of a warp, and warps beside each other.
+  CHECK(tile_widths(traces[0]) == std::multiset<int>{3, 5, 5});
+  CHECK(tile_widths(traces[1]) == std::multiset<int>{3, 5, 6});
   for (const schedule::Trace& trace : traces) {
-    CHECK(tile_widths(trace) == std::multiset<int>{3, 5, 5});
     const std::string order = structure(replayed(trace, task), task.anchor_block);
     INFO(order);
-    CHECK(std::regex_match(order, std::regex("S{2,6}RRS{1,2}RS{1,2}")));
+    CHECK(std::regex_match(order, std::regex("S{2,7}RRS{1,2}RS{1,2}")));
   }
 }
 

@@ -101,6 +101,27 @@ TEST_CASE("a product for a GPU is tiled over blocks, virtual threads and threads
   CHECK_FALSE(has(code, "workspace"));
 }
 
+TEST_CASE("a product's copies that turn rows into columns go element by element where they are asynchronous",
+          "[gpu_space]") {
+  // Rows of A and of B's transpose hold the terms of the sum.
+  const auto free_copies = [](const char* target, bool trans_b) {
+    const task::Task task = task::make_gemm({.m = 256, .n = 192, .k = 64, .trans_b = trans_b});
+    space::SpaceOptions options;
+    options.modules = {"gpu_tiling"};
+    const std::vector<schedule::Trace> traces = space::generate_space(task.kernel, named_target(target), options);
+    REQUIRE(traces.size() == 2);
+    const std::string text = text_of(traces[1]);
+    int free = 0;
+    for (size_t at = text.find("candidates=[1, 2, 3, 4]"); at != std::string::npos;
+         at = text.find("candidates=[1, 2, 3, 4]", at + 1))
+      ++free;
+    return free;
+  };
+  CHECK(free_copies("h100", false) == 1);
+  CHECK(free_copies("h100", true) == 0);
+  CHECK(free_copies("t4", false) == 2);
+}
+
 TEST_CASE("sketches of GPU spaces stay symbolic", "[gpu_space]") {
   const target::Target a100 = named_target("a100");
   const task::ConvParams layer = {

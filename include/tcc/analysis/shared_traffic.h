@@ -16,6 +16,7 @@ struct WarpAccess {
   std::string_view instruction;  // of the table; empty: a load or store
   int64_t bytes = 0;             // that a lane moves at once
   double times = 0;              // executions by one warp, at most
+  double repeated = 1;           // iterations of straight code that one execution serves
   // Samples of the loops around: for each lane its logical indices, empty where it takes no part.
   std::vector<std::vector<std::vector<int64_t>>> samples;
 };
@@ -23,7 +24,7 @@ struct WarpAccess {
 std::vector<WarpAccess> shared_accesses(const ir::Kernel& lowered);
 
 // Banks deliver a word of 4 bytes each a cycle; lanes that ask for one word share it. Accesses of 8 and 16 bytes a lane
-// are served by halves and quarters of a warp.
+// are served by halves and quarters of a warp; quarters whose loads share their words, two at a time.
 struct BankTraffic {
   double least = 0;   // cycles of an access without conflicts
   double cycles = 0;  // cycles of an access, the mean over the samples
