@@ -5,6 +5,8 @@
 //   partial[s, i, j] = sum of k in part s of a[i, k] * b[k, j]            a product with a batch of s, for other
 //   modules grid (i, j...) { threads { sum = 0; s { sum += partial[s, i, j] }; C[i, j] = f(sum) } }
 //
+// A convolution's sum is over channels and places of its window. Channels are what is cut: a part has all places.
+//
 // The schedule as it was comes first.
 #include <algorithm>
 #include <array>
@@ -31,14 +33,15 @@ std::optional<BlockRv> epilogue(Schedule& s, BlockRv block) {
   return std::nullopt;
 }
 
-bool split(Schedule& s, const ProductForm& form, const std::vector<int64_t>& parts, const target::Target& target,
-           const GpuSpaceOptions& options) {
+// `sum`: the iterator that is cut.
+bool split(Schedule& s, const ProductForm& form, size_t sum, const std::vector<int64_t>& parts,
+           const target::Target& target, const GpuSpaceOptions& options) {
   BlockRv block = s.get_block(form.nest.name);
   std::optional<BlockRv> last = epilogue(s, block);
   if (!s.ok() || !last) return false;
   std::vector<LoopRv> loops = s.get_loops(block);
   if (!s.ok() || loops.size() != form.nest.extents.size()) return false;
-  std::vector<LoopRv> k = s.split(loops[form.sums[0]], std::array{sample_uniform(s, parts), ExprRv{}});
+  std::vector<LoopRv> k = s.split(loops[sum], std::array{sample_uniform(s, parts), ExprRv{}});
   if (!s.ok()) return false;
   s.rfactor(block, k[0]);
   // Parts one behind the other, not element by element.
@@ -66,14 +69,18 @@ bool split(Schedule& s, const ProductForm& form, const std::vector<int64_t>& par
 Ways gpu_split_k(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
   Schedule s = state;
   const std::optional<ProductForm> form = match_gpu_product(s);
-  if (!form || form->sums.size() != 1) return {state};
+  if (!form) return {state};
   int64_t results = 1;
   for (const std::vector<size_t>* group : {&form->batch, &form->rows, &form->columns})
     for (size_t i : *group) results *= form->nest.extents[i];
-  const int64_t terms = form->nest.extents[form->sums[0]];
+  const std::vector<int64_t>& extents = form->nest.extents;
+  const size_t sum = *std::max_element(form->sums.begin(), form->sums.end(),
+                                       [&](size_t a, size_t b) { return extents[a] < extents[b]; });
+  int64_t terms = 1;
+  for (size_t i : form->sums) terms *= extents[i];
   std::vector<int64_t> parts;
   for (int64_t n : options.gpu.split_k)
-    if (terms % n == 0 && terms / n >= kTile) parts.push_back(n);
+    if (extents[sum] % n == 0 && terms / n >= kTile) parts.push_back(n);
   // Warpgroups make larger tiles, of whole steps.
   int64_t tile = kTile;
   const bool allow_tf32 = options.gpu.allow_tf32 || s.kernel().tf32;
@@ -85,7 +92,7 @@ Ways gpu_split_k(const Schedule& state, const target::Target& target, const Spac
   }
   if (results / (tile * tile) >= target.cuda.sm_count || parts.empty()) return {state};
   Ways ways(state);
-  ways.attempt(std::move(s), [&](Schedule& t) { return split(t, *form, parts, target, options.gpu); });
+  ways.attempt(std::move(s), [&](Schedule& t) { return split(t, *form, sum, parts, target, options.gpu); });
   return ways;
 }
 

@@ -311,6 +311,36 @@ TEST_CASE("warpgroups multiply parts of long sums of few results", "[traces]") {
   CHECK(tally.uses("tma.load.f16") > 0);
 }
 
+TEST_CASE("convolutions of few results are cut along their channels", "[traces]") {
+  const bool soak = std::getenv("TCC_SOAK") != nullptr;
+  const auto half = graph::DType::kF16;
+  Tally tally;
+  const std::vector<task::Task> tasks = {
+      task::make_conv({.batch = 1,
+                       .channels = 32,
+                       .filters = 24,
+                       .size = {7, 7},
+                       .kernel = {3, 3},
+                       .pads = {1, 1},
+                       .bias = true,
+                       .relu = true,
+                       .residual = true}),
+      task::make_conv({.batch = 2,
+                       .channels = 48,
+                       .filters = 20,
+                       .size = {9, 6},
+                       .kernel = {3, 3},
+                       .strides = {2, 2},
+                       .pads = {1, 1},
+                       .bias = true,
+                       .dtype = half}),
+      task::make_conv({.batch = 1, .channels = 256, .filters = 33, .size = {7, 7}, .kernel = {1, 1}, .dtype = half})};
+  for (const task::Task& t : tasks) check_task(t, 350, gpu("h100"), {}, soak ? 20 : 2, "rfactor", false, tally);
+  WARN(tally.text());
+  CHECK(tally.ran >= 6);
+  CHECK(tally.uses("mma.m16n8k16.f32.f16") > 0);
+}
+
 TEST_CASE("products by warpgroups keep their sums in registers", "[traces]") {
   if (!codegen::nvrtc_available()) SKIP("no NVRTC");
   const target::Target target = gpu("h200");

@@ -220,6 +220,15 @@ TEST_CASE("sums are split where results are few", "[gpu_space]") {
   };
   CHECK(splits(task::make_gemm({.m = 64, .n = 64, .k = 4096, .dtype = graph::DType::kF16})));
   CHECK_FALSE(splits(task::make_gemm({.m = 2048, .n = 2048, .k = 512, .dtype = graph::DType::kF16})));
+  // Of a convolution's sum the channels are cut, where parts of them stay.
+  const auto conv = [](int64_t channels, int64_t size) {
+    return task::make_conv(
+        {.batch = 1, .channels = channels, .filters = 64, .size = {size, size}, .kernel = {3, 3}, .pads = {1, 1}});
+  };
+  CHECK(splits(conv(128, 14)));
+  CHECK_FALSE(splits(conv(127, 14)));
+  CHECK_FALSE(splits(conv(8, 14)));
+  CHECK_FALSE(splits(conv(128, 200)));
   CHECK_FALSE(splits(task::make_gemm({.m = 64, .n = 64, .k = 96, .dtype = graph::DType::kF16})));
 }
 
