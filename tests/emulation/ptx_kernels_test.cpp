@@ -53,6 +53,24 @@ TEST_CASE("PTX of programs of the GPU spaces equals the reference", "[emulation]
   WARN(ran << " ran");
 }
 
+TEST_CASE("PTX of products in warps of 4 x 8 lanes, and of convolutions cut along channels, equals the reference",
+          "[emulation]") {
+  if (skipped()) return;
+  const int wanted = std::getenv("TCC_SOAK") != nullptr ? 20 : 2;
+  // Only the second form of a product reads its operands through other views of them.
+  const task::Task gemm = task::make_gemm({.m = 62, .n = 96, .k = 40, .bias = true});
+  CHECK(check_task(gemm, gpu("h100"), wanted, 601, "reindex") >= wanted);
+  const task::Task conv = task::make_conv({.batch = 1,
+                                           .channels = 32,
+                                           .filters = 24,
+                                           .size = {7, 7},
+                                           .kernel = {3, 3},
+                                           .pads = {1, 1},
+                                           .bias = true,
+                                           .relu = true});
+  CHECK(check_task(conv, gpu("a100"), wanted, 602, "rfactor") >= wanted);
+}
+
 TEST_CASE("PTX of attention by matrix instructions equals the reference", "[emulation]") {
   if (skipped()) return;
   const bool soak = std::getenv("TCC_SOAK") != nullptr;
