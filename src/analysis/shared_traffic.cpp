@@ -191,8 +191,8 @@ class Collector {
     return reads_own;
   }
 
-  // A load in straight code happens once for all iterations that do not move it, and neighbors are loaded at once: the
-  // loop whose iterations are neighbors, nullptr where there is none. `repeated`: iterations that are one load.
+  // A load in straight code happens once for all iterations that do not move it, and neighbors are loaded at once.
+  // Returns the loop whose iterations are neighbors, or nullptr. `repeated`: iterations that are one load.
   const Loop* straight_loads(const Buffer& buffer, std::span<const Expr> indices, double& repeated) {
     const Expr flat = flat_address(b_, buffer, indices);
     const Loop* neighbors = nullptr;

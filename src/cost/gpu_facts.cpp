@@ -31,7 +31,7 @@ double most_blocks(const LaunchFacts& f, const target::CudaInfo& c) {
   return std::max(blocks, 0.0);
 }
 
-// How much longer arithmetic takes because a block of so many threads leaves each too few registers for its sums.
+// How much longer arithmetic takes where the threads of a block share registers that are too few for their sums.
 double shortage(const LaunchFacts& f, const target::CudaInfo& c) {
   if (f.matrix_flops > 0 || f.parallelism < kUsefulParallelism) return 1;
   const double warp = static_cast<double>(c.warp_size), warps = std::ceil(f.threads / warp);

@@ -29,7 +29,7 @@ using Values = std::vector<std::vector<double>>;  // one array per parameter, em
 using ValueSets = std::vector<Values>;            // one for each data set
 
 constexpr double kReferenceTimeout = 600;
-constexpr double kSampleAboveFlops = 2e9;  // of machine code
+constexpr double kSampleAboveFlops = 2e9;     // of machine code
 constexpr int64_t kRandomSamples = 4096;      // beside corners and edges
 constexpr int kAmplitudes[] = {4, 1};         // of the integer data, largest that stays exact
 constexpr int64_t kIntegers = 0, kReals = 1;  // data sets
