@@ -34,7 +34,8 @@ class GraphMaker {
     static constexpr DType kTypes[] = {DType::kF32, DType::kF32, DType::kF32, DType::kF16,
                                        DType::kI32, DType::kI64, DType::kBool};
     const int64_t inputs = between(1, 4);
-    const Shape common = shape(between(1, 4), 7);
+    // Channels of whole cache lines can be parts of other tensors without copies.
+    const Shape common = chance(4) ? Shape{1, between(1, 5), 4, 4} : shape(between(1, 4), 7);
     for (int64_t i = 0; i < inputs; ++i) {
       const DType dtype = i == 0 ? DType::kF32 : kTypes[rng_.below(std::size(kTypes))];
       Shape s = rng_.below(2) == 0 ? common : shape(between(1, 4), 7);

@@ -112,6 +112,10 @@ TEST_CASE("the generator makes every operator of the graph") {
     const Graph graph = GraphMaker(Rng(7).fork(i)).make(20);
     graph::verify_graph(graph);
     for (graph::NodeId id : graph.order) seen.insert(graph.node(id).op);
+    // Some operators are made by passes only.
+    Graph optimized = graph;
+    REQUIRE(graph::optimize(optimized, nullptr));
+    for (graph::NodeId id : optimized.order) seen.insert(optimized.node(id).op);
   }
 #define X(enumerator, ...)              \
   INFO(graph::op_name(Op::enumerator)); \
