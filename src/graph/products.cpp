@@ -18,13 +18,13 @@ bool is_pointwise(const Node& node) {
 // it.
 class ProductFlattener {
  public:
-  explicit ProductFlattener(Graph& graph) : graph_(graph) {}
+  ProductFlattener(Graph& graph, Op op) : graph_(graph), op_(op) {}
 
   void run() {
     const std::vector<NodeId> order = std::move(graph_.order);
     graph_.order.clear();
     for (NodeId id : order) {
-      if (product(id) || follower(id)) continue;
+      if ((op_ == Op::kMatMul ? product(id) : window(id)) || follower(id)) continue;
       Node node = graph_.node(id);
       for (ValueId& input : node.inputs) input = restored(input);
       graph_.node(id) = node;
@@ -62,11 +62,35 @@ class ProductFlattener {
     return true;
   }
 
+  // A convolution with one position of its window, over all of the input: a product of images and filters.
+  bool window(NodeId id) {
+    const Node node = graph_.node(id);
+    if (node.op != Op::kConv) return false;
+    const auto& a = node.as<ConvAttrs>();
+    const Shape in = shape(node.inputs[0]), weight = shape(node.inputs[1]);
+    if (a.group != 1 || a.block_in != 1 || a.block_out != 1 || a.winograd != 0 || in.size() != weight.size())
+      return false;
+    if (!is_float(graph_.value(node.inputs[0]).dtype)) return false;
+    for (size_t i = 2; i < in.size(); ++i)
+      if (in[i] != weight[i] || a.pads_begin[i - 2] != 0 || a.pads_end[i - 2] != 0) return false;
+    const int64_t terms = element_count(Shape(in.begin() + 1, in.end()));
+    std::vector<ValueId> operands{as_matrix(node.inputs[0], {in[0], terms}),
+                                  emit_reshape(graph_, node.inputs[1], {weight[0], terms})};
+    if (node.inputs.size() == 3) operands.push_back(node.inputs[2]);
+    matrix_[node.output] = emit_node(graph_, Op::kGemm, GemmAttrs{.trans_b = true}, operands, node);
+    return true;
+  }
+
   // An operand of an elementwise operator on matrices `rows x columns` that are tensors of shape `full`.
   std::optional<Shape> operand_shape(ValueId id, const Shape& full, const Shape& matrix) const {
-    const Shape& own = shape(id);
+    Shape own = shape(id);
     if (own == full) return matrix;
     if (own.empty()) return own;
+    if (op_ == Op::kConv) {
+      // Channels are columns, and images rows.
+      own.insert(own.begin(), full.size() - own.size(), 1);
+      return Shape{own[0], own[1]};
+    }
     // One number for each row.
     Shape rows(full.size() - std::min(full.size(), own.size()), 1);
     rows.insert(rows.end(), own.begin(), own.end());
@@ -99,6 +123,7 @@ class ProductFlattener {
   }
 
   Graph& graph_;
+  Op op_;
   std::unordered_map<ValueId, ValueId> matrix_;    // the same numbers as a matrix
   std::unordered_map<ValueId, ValueId> restored_;  // and in the model's shape again
 };
@@ -296,7 +321,11 @@ class TransposeFolder {
 }  // namespace
 
 void flatten_products(Graph& graph) {
-  ProductFlattener(graph).run();
+  ProductFlattener(graph, Op::kMatMul).run();
+}
+
+void flatten_convolutions(Graph& graph) {
+  ProductFlattener(graph, Op::kConv).run();
 }
 
 void fold_transposes(Graph& graph) {

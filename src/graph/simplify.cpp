@@ -302,6 +302,7 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
   TCC_TRY_VOID(fold_constants(graph, nullptr));
   eliminate(graph);
   TCC_TRY_VOID(fold_batch_norm(graph));
+  flatten_convolutions(graph);
   if (options.transpose_weights && transpose_weights(graph) > 0) TCC_TRY_VOID(fold_constants(graph, nullptr));
   if (options.precision) {
     eliminate(graph);

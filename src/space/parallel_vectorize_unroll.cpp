@@ -39,12 +39,32 @@ bool reads_across(const Block& block) {
   return across;
 }
 
-// One index over all axes costs divisions for each vector. Where a load has a condition or another order of its axes,
-// its lanes are computed one by one, too: only last axes shorter than a vector are worth that.
+// May a vector of one index over all axes go through the load as it goes through the result? Not where it reads one
+// number for a run of results, or one run again and again, and vectors cross the runs' ends.
+bool keeps_vectors(const Kernel& k, const Block& block, const Load& load, int64_t lanes) {
+  const std::vector<Id> loops = schedule::loops_of(k, block.id);
+  int64_t run = 1;
+  bool last = false, begun = false;
+  for (size_t i = block.iters.size(); i-- > 0;) {
+    const int64_t extent = int_value(find_loop(k.root, loops[i])->extent);
+    if (extent == 1) continue;
+    const bool moves =
+        std::any_of(load.indices.begin(), load.indices.end(), [&](Expr e) { return mentions(e, block.iters[i].id); });
+    if (begun && moves != last) return run % lanes == 0;
+    begun = true, last = moves;
+    run *= extent;
+  }
+  return true;
+}
+
+// One index over all axes costs divisions for each vector. Where a load has a condition, another order of its axes or
+// fewer of them, lanes are computed one by one, too: only last axes shorter than half a vector are worth that.
 bool gains_by_fusing(const Kernel& k, const Block& block, int64_t lanes) {
   bool plain = !reads_across(block);
-  visit_loads(block.body, [&](const Load& load) { plain &= load.predicate == nullptr; });
-  return plain || int_value(find_loop(k.root, schedule::loops_of(k, block.id).back())->extent) < lanes;
+  visit_loads(block.body,
+              [&](const Load& load) { plain &= load.predicate == nullptr && keeps_vectors(k, block, load, lanes); });
+  const int64_t last = int_value(find_loop(k.root, schedule::loops_of(k, block.id).back())->extent);
+  return plain || 2 * last < lanes;
 }
 
 // The vector that divides the extent and leaves the fewest lanes idle, the shortest of equals. 0: the divisors fill

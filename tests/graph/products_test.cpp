@@ -256,3 +256,49 @@ TEST_CASE("weights of products are stored with their terms side by side where th
     CHECK(g.value(weights[0]).is_constant());
   }
 }
+
+TEST_CASE("a convolution of one window over its whole input is a product of images and filters") {
+  auto ops = [](const Graph& g) {
+    std::vector<Op> seen;
+    for (NodeId id : g.order)
+      if (op_class(g.node(id).op) != OpClass::kView) seen.push_back(g.node(id).op);
+    return seen;
+  };
+  const auto conv_attrs = [](int64_t side, int64_t pad, int64_t group) {
+    ConvAttrs a;
+    a.kernel = {side, side};
+    a.strides = a.dilations = {1, 1};
+    a.pads_begin = a.pads_end = {pad, pad};
+    a.group = group;
+    return a;
+  };
+  for (int64_t side : {1, 3}) {
+    Graph g;
+    const ValueId x = g.add_input("x", DType::kF32, {2, 6, side, side});
+    const ValueId w = g.add_constant("w", DType::kF32, {4, 6, side, side}, make_splat(DType::kF32, 0.5));
+    const ValueId b = g.add_constant("b", DType::kF32, {4}, make_splat(DType::kF32, 2));
+    const ValueId c = g.add_constant("c", DType::kF32, {4, 1, 1}, make_splat(DType::kF32, 3));
+    const ValueId y = add(g, Op::kConv, conv_attrs(side, 0, 1), {x, w, b});
+    g.add_output(add(g, Op::kRelu, NoAttrs{}, {add(g, Op::kMul, NoAttrs{}, {y, c})}), "o");
+    const Graph before = g;
+    REQUIRE(optimize(g, nullptr));
+    CHECK(std::count(ops(g).begin(), ops(g).end(), Op::kConv) == 0);
+    CHECK(g.value(g.outputs[0]).shape == Shape{2, 4, 1, 1});
+    CHECK(fuse(g).size() == 1);
+    const HostTensor input = random_tensor(g.value(g.inputs[0]), 3);
+    auto expected = run_reference(before, {input}, 1), got = run_reference(g, {input}, 1);
+    REQUIRE(expected);
+    REQUIRE(got);
+    for (size_t i = 0; i < expected->at(0).data.size(); ++i)
+      CHECK(got->at(0).data[i] == Approx(expected->at(0).data[i]));
+  }
+  // Padding, groups or several windows: a convolution.
+  for (auto [side, pad, group] : {std::tuple(3, 1, 1), std::tuple(1, 0, 2)}) {
+    Graph g;
+    const ValueId x = g.add_input("x", DType::kF32, {1, 6, side, side});
+    const ValueId w = g.add_constant("w", DType::kF32, {4, 6 / group, side, side}, make_splat(DType::kF32, 0.5));
+    g.add_output(add(g, Op::kConv, conv_attrs(side, pad, group), {x, w}), "o");
+    REQUIRE(optimize(g, nullptr));
+    CHECK(ops(g) == std::vector<Op>{Op::kConv});
+  }
+}

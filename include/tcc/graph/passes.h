@@ -47,6 +47,9 @@ void eliminate(Graph& graph);
 // Matrix products of more axes than their weights: the leading axes of the left operand become one, so that a product
 // with a matrix is one of two matrices (Gemm), and elementwise consumers follow it under that shape.
 void flatten_products(Graph& graph);
+// The same for convolutions of one window over the whole input, as those between global pools: they become Gemms.
+// Behind `fold_batch_norm`, which looks for convolutions.
+void flatten_convolutions(Graph& graph);
 
 // Transposes cancel each other, move into the operands and results of matrix products (MatMulAttrs, trans_a, trans_b),
 // and become Reshapes where they only move axes of extent 1.
