@@ -24,6 +24,8 @@
 
 #include "tcc/backend/backend.h"
 #include "tcc/driver/compile.h"
+#include "tcc/graph/error_bound.h"
+#include "tcc/graph/reference.h"
 #include "tcc/graph/refusal.h"
 #include "tcc/onnx/importer.h"
 #include "tcc/package/loaded_model.h"
@@ -40,15 +42,17 @@ using Json = nlohmann::ordered_json;
 constexpr char kUsage[] =
     "usage: onnx_backend [--target host] [--data DIR] [--expect FILE] [--json FILE] [--filter TEXT] [--every N]\n"
     "                    [--schedule plain|default] [--jobs N] [--timeout SECONDS] [--write FILE]\n"
+    "                    [--bounded yes]\n"
     "  --data DIR      folder with node, simple, pytorch-converted, pytorch-operator (default: Debian's "
     "libonnx-testdata)\n"
     "  --expect FILE   what each case must do (default: tests/onnx_backend/expectations.txt); --write FILE makes one\n"
     "  --filter TEXT   only cases whose name contains the text; --every N: only each Nth case\n"
-    "  --schedule      plain: the loops as they are (default); default: the schedule that an untuned build uses\n";
+    "  --schedule      plain: the loops as they are (default); default: the schedule that an untuned build uses\n"
+    "  --bounded yes   compare with the reference in double, too: allowed is what rounding explains, element by element\n";
 
 struct Options {
   std::string data = "/usr/share/libonnx-testdata/data", expect, json, filter, write;
-  bool scheduled = false;
+  bool scheduled = false, bounded = false;
   int jobs = 2, timeout = 20, every = 1;
 };
 
@@ -162,8 +166,37 @@ bool draws_numbers(const graph::Graph& graph) {
                      [](const graph::SourceNode& node) { return kRandom.contains(node.type); });
 }
 
+// The stored result and the library's are rounded results of the same definition.
+std::string compare_bounded(const package::TensorSpec& spec, const graph::Constant& actual,
+                            const onnx::TensorFile& expected, const graph::BoundedTensor& bounded) {
+  int64_t flips = 0;
+  const int64_t count = graph::element_count(spec.shape);
+  // What rounds the stored result where the importer folds constants without rounding.
+  double folded = 0;
+  for (int64_t i = 0; graph::is_float(spec.dtype) && i < count; ++i) {
+    const double v = std::fabs(graph::constant_element(expected.constant, spec.dtype, i));
+    if (std::isfinite(v)) folded = std::max(folded, 16 * graph::unit_roundoff(spec.dtype) * v);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const double own = graph::constant_element(actual, spec.dtype, i);
+    const double stored = graph::constant_element(expected.constant, spec.dtype, i);
+    const double exact = bounded.value.data[static_cast<size_t>(i)];
+    const double allowed = bounded.allowed[static_cast<size_t>(i)];
+    const auto near = [&](double a, double b, double most) {
+      return (std::isnan(a) && std::isnan(b)) || a == b || std::fabs(a - b) <= most;
+    };
+    // The same as stored: the reference has no integers beyond 2^53, and no rounding to f16 between operators.
+    if (std::isinf(allowed) || own == stored || (std::isnan(own) && std::isnan(stored))) continue;
+    if (near(own, exact, allowed) && near(own, stored, 4 * allowed + folded)) continue;
+    if (++flips <= bounded.may_flip) continue;
+    return fmt::format("output '{}' at {}: {}, stored is {}, the reference says {}, {} is allowed", sanitize(spec.name),
+                       i, own, stored, exact, allowed);
+  }
+  return "";
+}
+
 std::string compare(const package::TensorSpec& spec, const std::vector<std::byte>& bytes,
-                    const onnx::TensorFile& expected, bool random) {
+                    const onnx::TensorFile& expected, bool random, const graph::BoundedTensor* bounded) {
   if (spec.dtype != expected.dtype || spec.shape != expected.shape) {
     return fmt::format("output '{}' is {} {}, expected {} {}", sanitize(spec.name), graph::dtype_name(spec.dtype),
                        graph::shape_text(spec.shape), graph::dtype_name(expected.dtype),
@@ -172,6 +205,7 @@ std::string compare(const package::TensorSpec& spec, const std::vector<std::byte
   if (random) return "";
   int64_t count = graph::element_count(spec.shape);
   graph::Constant actual = graph::make_constant(bytes);
+  if (bounded != nullptr) return compare_bounded(spec, actual, expected, *bounded);
   // The stored bf16 results were cut off, not rounded: they may be one unit of the last place away.
   const double relative = spec.dtype == graph::DType::kBF16 ? 0x1p-7 : 1e-3;
   for (int64_t i = 0; i < count; ++i) {
@@ -186,7 +220,7 @@ std::string compare(const package::TensorSpec& spec, const std::vector<std::byte
 // `unread`: inputs that no operator reads (CastLike wants their type only); their data may have any shape.
 Result<Outcome> run_library(const std::string& path, const std::vector<std::string>& names,
                             const std::set<std::string>& unread, const Tensors& inputs, const Tensors& outputs,
-                            bool random) {
+                            bool random, const std::vector<graph::BoundedTensor>& bounded) {
   TCC_TRY(auto library, package::LoadedModel::open(path));
   if (library->outputs().size() != outputs.size())
     return Outcome{"wrong", "", fmt::format("{} outputs instead of {}", library->outputs().size(), outputs.size()), {}};
@@ -216,13 +250,27 @@ Result<Outcome> run_library(const std::string& path, const std::vector<std::stri
   for (const auto& [i, expected] : outputs) {
     if (!expected) return tl::make_unexpected(expected.error());
     auto n = static_cast<size_t>(i);
-    std::string difference = compare(library->outputs()[n], results[n], *expected, random);
+    std::string difference = compare(library->outputs()[n], results[n], *expected, random,
+                                     n < bounded.size() ? &bounded[n] : nullptr);
     if (!difference.empty()) return Outcome{"wrong", "", difference, {}};
   }
   return Outcome{"passed", "", "", {}};
 }
 
-Outcome run_case(const Case& test, const std::string& folder, bool scheduled) {
+Result<std::vector<graph::BoundedTensor>> run_bounded(const graph::Graph& graph, const std::vector<std::string>& names,
+                                                     const Tensors& inputs) {
+  std::vector<graph::HostTensor> values;
+  for (graph::ValueId id : graph.inputs) {
+    const graph::Value& v = graph.value(id);
+    auto tensor = inputs.find(static_cast<int>(std::find(names.begin(), names.end(), v.name) - names.begin()));
+    if (tensor == inputs.end()) return input_error("no data for input '{}'", sanitize(v.name));
+    if (!tensor->second) return tl::make_unexpected(tensor->second.error());
+    values.push_back({v.shape, graph::constant_doubles(tensor->second->constant, v.dtype, v.elements())});
+  }
+  return graph::run_bounded_reference(graph, values, {}, 1);
+}
+
+Outcome run_case(const Case& test, const std::string& folder, const Options& options) {
   const fs::path data = test.folder / "test_data_set_0";
   Tensors inputs = read_tensors(data, "input"), outputs = read_tensors(data, "output");
   const std::string path = (test.folder / "model.onnx").string();
@@ -251,9 +299,15 @@ Outcome run_case(const Case& test, const std::string& folder, bool scheduled) {
     if (consumers[static_cast<size_t>(id)].empty() && !returned) unread.insert(graph->value(id).name);
   }
   const bool random = draws_numbers(*graph);
-  auto library = build_case(std::move(*graph), folder, scheduled);
+  std::vector<graph::BoundedTensor> bounded;
+  if (options.bounded) {
+    auto made = run_bounded(*graph, description->inputs, inputs);
+    if (!made) return finish(failure_of(made.error()));
+    bounded = std::move(*made);
+  }
+  auto library = build_case(std::move(*graph), folder, options.scheduled);
   if (!library) return finish(failure_of(library.error()));
-  auto outcome = run_library(*library, description->inputs, unread, inputs, outputs, random);
+  auto outcome = run_library(*library, description->inputs, unread, inputs, outputs, random, bounded);
   return finish(outcome ? *outcome : failure_of(outcome.error()));
 }
 
@@ -272,7 +326,7 @@ Outcome isolated(const Case& test, const Options& options, const std::string& fo
   pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
-    Outcome o = run_case(test, folder, options.scheduled);
+    Outcome o = run_case(test, folder, options);
     std::string text =
         Json{{"status", o.status}, {"reason", o.reason}, {"detail", o.detail}, {"frozen", o.frozen}}.dump(
             -1, ' ', false, Json::error_handler_t::replace);
@@ -516,6 +570,8 @@ bool parse(int argc, char** argv, Options& options) {
       if (*number->second < 1) return false;
     } else if (name == "--schedule" && (value == "plain" || value == "default")) {
       options.scheduled = value == "default";
+    } else if (name == "--bounded" && value == "yes") {
+      options.bounded = true;
     } else if (name != "--target" || value != "host") {
       return false;
     }

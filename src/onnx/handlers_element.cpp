@@ -17,6 +17,10 @@ const graph::UnaryRow& function_row(const std::string& op) {
 
 Result<void> import_function(NodeContext& c) {
   const graph::UnaryRow& row = function_row(c.op());
+  if (graph::is_wide_unsigned(c.input_value(0).dtype)) {
+    if (c.op() == "Abs") return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
+    if (c.op() == "Sign") return c.finish(c.binary(BinaryFn::kMin, c.input(0), c.scalar(c.input_value(0).dtype, 1)));
+  }
   graph::ScalarAttributes named = row.attributes;
   // The defaults changed at opset 6.
   if (c.op() == "Selu" && c.opset() < 6) named.alpha = 1.6732, named.beta = 1.0507;

@@ -141,7 +141,8 @@ Result<void> import_clip(NodeContext& c) {
   } else {
     bool known =
         (!c.has_input(1) || c.input_value(1).is_constant()) && (!c.has_input(2) || c.input_value(2).is_constant());
-    if (!known) return clip_at_run_time(c);
+    // The bounds of an attribute are compared as signed numbers.
+    if (!known || graph::is_wide_unsigned(c.input_value(0).dtype)) return clip_at_run_time(c);
     TCC_TRY(attrs.min, c.constant_scalar(1, "min", attrs.min));
     TCC_TRY(attrs.max, c.constant_scalar(2, "max", attrs.max));
   }

@@ -87,9 +87,13 @@ Result<void> import_reduce(NodeContext& c) {
   if (c.opset() >= (c.op() == "ReduceSum" ? 13 : 18)) {
     TCC_TRY(axes, c.optional_integers(1, "axes"));
     TCC_TRY(bool no_op, c.get_flag("noop_with_empty_axes", false));
+    // A sum of one term: what is done with each element before and after the sum stays.
     if (axes.empty() && no_op) {
-      if (!kPlain.contains(c.op())) return refuse(Refusal::kAttribute, "noop_with_empty_axes = 1 is not supported");
-      return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
+      const ValueId x = c.input(0);
+      if (c.op() == "ReduceL1" || c.op() == "ReduceL2") return c.finish(c.unary(UnaryFn::kAbs, x));
+      if (c.op() == "ReduceSumSquare") return c.finish(c.arithmetic(Op::kMul, x, x));
+      if (c.op() == "ReduceLogSum") return c.finish(c.unary(UnaryFn::kLog, x));
+      return c.finish(Op::kIdentity, graph::NoAttrs{}, {x});
     }
   } else {
     TCC_TRY(auto listed, c.get_ints("axes"));
@@ -99,6 +103,19 @@ Result<void> import_reduce(NodeContext& c) {
   if (axes.empty()) axes = axes_from(0, c.rank(0));
   TCC_TRY(axes, c.normalize_axes(axes, c.rank(0)));
   ValueId x = c.input(0);
+  // Of integers: means truncate, and what has roots and logarithms is computed in f64.
+  const DType dtype = c.value(x).dtype;
+  if (!graph::is_float(dtype) && c.op() == "ReduceMean") {
+    double count = 1;
+    for (int64_t axis : axes) count *= static_cast<double>(c.value(x).shape[static_cast<size_t>(axis)]);
+    if (count == 0) return input_error("the mean of no integers is not a number");
+    return c.finish(
+        c.arithmetic(Op::kDiv, c.reduce(Op::kReduceSum, x, axes, keep), Made(c.scalar(dtype, count))));
+  }
+  const bool in_double =
+      !graph::is_float(dtype) && (c.op() == "ReduceL2" || c.op() == "ReduceLogSum" || c.op() == "ReduceLogSumExp");
+  if (in_double) TCC_TRY_SET(x, c.cast(x, DType::kF64));
+  const auto finish = [&](const Made& y) { return c.finish(in_double ? c.cast(y, dtype) : y); };
   if (c.op() == "ReduceMax" || c.op() == "ReduceMin")
     return c.finish(extremum(c, x, c.op() == "ReduceMax", axes, keep));
   if (auto plain = kPlain.find(c.op()); plain != kPlain.end())
@@ -115,7 +132,7 @@ Result<void> import_reduce(NodeContext& c) {
       bool reduced = std::binary_search(axes.begin(), axes.end(), i);
       if (keep || !reduced) shape.push_back(c.value(y).shape[static_cast<size_t>(i)]);
     }
-    return c.finish(c.emit_reshape(y, shape));
+    return finish(c.emit_reshape(y, shape));
   }
   Made y = x;
   if (c.op() == "ReduceL1") y = c.unary(UnaryFn::kAbs, x);
@@ -123,7 +140,7 @@ Result<void> import_reduce(NodeContext& c) {
   y = c.reduce(Op::kReduceSum, y, axes, keep);
   if (c.op() == "ReduceL2") y = c.unary(UnaryFn::kSqrt, y);
   if (c.op() == "ReduceLogSum") y = c.unary(UnaryFn::kLog, y);
-  return c.finish(y);
+  return finish(y);
 }
 
 Result<void> import_arg(NodeContext& c) {

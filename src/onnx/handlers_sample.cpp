@@ -97,7 +97,16 @@ Taps taps_along(NodeContext& c, Numbers& n, const Sampling& s, const Made& place
   const double last = static_cast<double>(extent - 1);
   const double low = s.align_corners ? 0 : -0.5, high = s.align_corners ? last : last + 0.5;
   Made x = place;
-  if (s.padding == Padding::kBorder) x = n.clamp(x, 0, last);
+  if (s.padding == Padding::kBorder) {
+    x = n.clamp(x, 0, last);
+    // Up to the border, half an element beyond the last one, cubic weights are those of the place itself. Linear ones
+    // multiply the same element there.
+    if (s.taps == 4 && !s.align_corners) {
+      Made within = c.binary(BinaryFn::kAnd, c.binary(BinaryFn::kLessOrEqual, n.number(low), place),
+                             c.binary(BinaryFn::kLessOrEqual, place, n.number(high)));
+      x = c.where(within, place, x);
+    }
+  }
   if (s.padding == Padding::kReflection) x = n.reflected(x, low, high);
   Made at, weights;
   if (s.taps == 1) {

@@ -207,16 +207,44 @@ Result<int64_t> read_norm(NodeContext& c) {
 
 }  // namespace
 
+namespace {
+
+// How many elements of each window of a pool are inside the padded input: with ceil_mode the last may end after it.
+std::vector<double> window_elements(const graph::PoolAttrs& a, const Shape& input, const Shape& output) {
+  std::vector<double> counts{1};
+  for (size_t i = 0; i < a.kernel.size(); ++i) {
+    std::vector<double> longer;
+    const int64_t end = input[i + 2] + a.pads_begin[i] + a.pads_end[i];
+    for (double before : counts) {
+      for (int64_t o = 0; o < output[i + 2]; ++o) {
+        int64_t taps = 0;
+        for (int64_t k = 0; k < a.kernel[i]; ++k) taps += o * a.strides[i] + k * a.dilations[i] < end;
+        longer.push_back(before * static_cast<double>(taps));
+      }
+    }
+    counts = std::move(longer);
+  }
+  return counts;
+}
+
+}  // namespace
+
 // A sum over a window is its average, zeros of padding counted, times its elements.
 Result<void> import_lp_pool(NodeContext& c) {
   TCC_TRY(graph::PoolAttrs attrs, read_pool(c, c.opset() >= 18));
   TCC_TRY(int64_t p, read_norm(c));
-  if (attrs.ceil_mode) return refuse(Refusal::kAttribute, "ceil_mode = 1 is not supported");
   attrs.count_include_pad = true;
   const auto elements = static_cast<double>(graph::element_count(attrs.kernel));
-  return c.finish(norm_of(c, p, [&](const Made& power) {
+  return c.finish(norm_of(c, p, [&](const Made& power) -> Made {
     Made average = c.emit(Op::kAveragePool, attrs, {power});
-    return c.arithmetic(Op::kMul, average, c.scalar(c.input_value(0).dtype, elements));
+    if (!average) return average;
+    const DType dtype = c.input_value(0).dtype;
+    if (!attrs.ceil_mode) return c.arithmetic(Op::kMul, average, c.scalar(dtype, elements));
+    Shape shape = c.value(*average).shape;
+    const std::vector<double> counts = window_elements(attrs, c.input_value(0).shape, shape);
+    shape[0] = shape[1] = 1;
+    return c.arithmetic(Op::kMul, average,
+                        c.constant(dtype, shape, graph::make_constant_from_doubles(dtype, counts)));
   }));
 }
 

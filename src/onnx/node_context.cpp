@@ -152,7 +152,8 @@ Result<bool> NodeContext::get_flag(const char* name, bool otherwise, int64_t sin
 
 Result<double> NodeContext::get_float(const char* name, double otherwise) {
   TCC_TRY(auto* attribute, take(name, tcc_onnx::Attribute::FLOAT));
-  if (!attribute) return otherwise;
+  // The standard's defaults are numbers of single precision, which counts in f64.
+  if (!attribute) return static_cast<float>(otherwise);
   if (std::isnan(attribute->f())) return input_error("attribute '{}' is not a number", name);
   return attribute->f();
 }

@@ -51,7 +51,7 @@ constexpr int64_t kNow = kNewestOpset;
   X("Hardmax", 1, kNow, 1, 1, import_softmax) \
   X("InstanceNormalization", 1, kNow, 3, 3, import_instance_norm) \
   X("LRN", 1, kNow, 1, 1, import_lrn) \
-  X("LayerNormalization", 17, kNow, 2, 3, import_layer_norm) \
+  X("LayerNormalization", 1, kNow, 2, 3, import_layer_norm) \
   X("LeakyRelu", 1, kNow, 1, 1, import_leaky_relu) \
   X("Less", 1, kNow, 2, 2, import_comparison) \
   X("LessOrEqual", 12, kNow, 2, 2, import_comparison) \

@@ -129,6 +129,15 @@ Expr GroupNest::cast_value(graph::DType from, graph::DType to, Expr x) {
     Expr lifted = b().add(wide, b().real(0x1p64, Type::kF64));
     x = b().select(b().lt(wide, b().real(0, Type::kF64)), lifted, wide);
   }
+  if (is_float(x->type) && to == graph::DType::kU32) {
+    x = b().cast(x, Type::kI64);  // whose low bits are the number
+  } else if (is_float(x->type) && to == graph::DType::kU64) {
+    // The upper half of its range is converted without its highest bit.
+    Expr wide = b().cast(x, Type::kF64);
+    Expr half = b().real(0x1p63, Type::kF64);
+    Expr high = b().offset(b().cast(b().sub(wide, half), Type::kI64), std::numeric_limits<int64_t>::min());
+    return b().select(b().lt(wide, half), b().cast(wide, Type::kI64), high);
+  }
   // As the standard's reference: the low bits of the 32-bit integer.
   if (is_float(x->type) && is_integer(target) && type_bytes(target) < 4) x = b().cast(x, Type::kI32);
   return b().cast(x, target);

@@ -257,10 +257,12 @@ Expr of_unsigned(Builder& b, const graph::Node& node, Expr x, Expr y) {
 
 Expr element_value(Builder& b, const graph::Node& node, bool wide_unsigned, Expr x, Expr y) {
   const Type type = x->type;
-  bool wide = false;
+  bool wide = false, rounds = false;
   if (wide_unsigned && node.op == graph::Op::kDiv) return of_unsigned(b, node, x, y);
   if (node.op == graph::Op::kUnary) {
-    wide = type == Type::kF32 && graph::unary_row(node.as<graph::UnaryAttrs>().fn).in_double;
+    const graph::UnaryFn fn = node.as<graph::UnaryAttrs>().fn;
+    // Shrink of integers has bounds and a bias that are none.
+    wide = type == Type::kF32 ? graph::unary_row(fn).in_double : fn == graph::UnaryFn::kShrink && !is_float(type);
   } else if (node.op == graph::Op::kBinary) {
     const BinaryFn fn = node.as<graph::BinaryAttrs>().fn;
     const bool compares =
@@ -270,10 +272,12 @@ Expr element_value(Builder& b, const graph::Node& node, bool wide_unsigned, Expr
         fn == BinaryFn::kMod || fn == BinaryFn::kFMod || fn == BinaryFn::kShiftLeft || fn == BinaryFn::kShiftRight;
     if (wide_unsigned && by_value) return of_unsigned(b, node, x, y);
     // Integer powers and quotients of floats need more digits than the type has.
-    wide = (fn == BinaryFn::kPow && !is_float(type)) || (fn == BinaryFn::kFMod && type == Type::kF32);
+    rounds = fn == BinaryFn::kPow && !is_float(type);  // a power in f64 may be just below the integer
+    wide = rounds || (fn == BinaryFn::kFMod && type == Type::kF32);
   }
   auto number = [&](Expr e) { return e == nullptr ? Number(0) : Number(b, wide ? b.cast(e, Type::kF64) : e); };
-  const Expr z = graph::formulas::element(node, number(x), number(y)).expr();
+  Expr z = graph::formulas::element(node, number(x), number(y)).expr();
+  if (rounds) z = b.call(Intrinsic::kRound, std::array<Expr, 1>{z});
   return wide ? b.cast(z, type) : z;
 }
 

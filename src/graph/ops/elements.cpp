@@ -23,6 +23,10 @@ double cast_value(double x, DType from, DType to) {
   if (dtype_size(to) < 4) {
     return wrap_integer(std::clamp(std::trunc(x), -0x1p31, 0x1p31 - 1), to);
   }
+  if (is_wide_unsigned(to)) {
+    // The low bits of the 64-bit integer, in which u64 has its upper half as well.
+    return wrap_integer(std::clamp(std::trunc(x), -0x1p63, to == DType::kU64 ? 0x1.fffffffffffffp63 : 0x1p63 - 1024), to);
+  }
   const double top = std::ldexp(1.0, static_cast<int>(8 * dtype_size(to)) - 1);
   return std::clamp(std::trunc(x), -top, top - 1);
 }
@@ -117,12 +121,7 @@ Result<TensorType> Typing::where() const {
 }
 
 Result<TensorType> Typing::cast() const {
-  const DType to = node_.as<CastAttrs>().to;
-  if (is_wide_unsigned(to) && in(0).dtype != to) {
-    return refuse(Refusal::kElementType, "conversion from {} to {} is not supported", dtype_name(in(0).dtype),
-                  dtype_name(to));
-  }
-  return TensorType{to, shape(0)};
+  return TensorType{node_.as<CastAttrs>().to, shape(0)};
 }
 
 void Runner::elementwise() {

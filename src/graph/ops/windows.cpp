@@ -44,12 +44,14 @@ Result<void> append_window_extents(const Window& w, const Shape& input, Shape& o
   for (size_t i = 0; i < w.kernel.size(); ++i) {
     int64_t reach = (w.kernel[i] - 1) * w.dilations[i] + 1;
     int64_t padded = input[i + 2] + w.pads_begin[i] + w.pads_end[i];
-    if (reach > padded) {
+    const int64_t rest = padded - reach;
+    // With ceil_mode the last window may end after the padding, the only one as well.
+    if (rest < 0 && !(w.ceil_mode && -rest < w.strides[i])) {
       return input_error("the window of {} along spatial axis {} is larger than the padded input of {}", reach, i,
                          padded);
     }
-    int64_t extent = (padded - reach) / w.strides[i] + 1;
-    if (w.ceil_mode && (padded - reach) % w.strides[i] != 0) {
+    int64_t extent = rest < 0 ? 0 : rest / w.strides[i] + 1;
+    if (w.ceil_mode && rest % w.strides[i] != 0) {
       // One more window, if it starts inside the input or its leading padding.
       if (extent * w.strides[i] < input[i + 2] + w.pads_begin[i]) ++extent;
     }
