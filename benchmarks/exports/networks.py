@@ -135,6 +135,9 @@ LANGUAGE = {
     "bert_questions": ("Bert", "ForQuestionAnswering", SMALL),
     "bloom": ("Bloom", "ForCausalLM", {"hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": 200}),
     "camembert": ("Camembert", "ForTokenClassification", SMALL),
+    "codegen": ("CodeGen", "ForCausalLM", {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 200, "rotary_dim": 8,
+                                           "n_ctx": 64, "n_positions": 64}),
+    "cohere": ("Cohere", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "pad_token_id": 0}),
     "convbert": ("ConvBert", "Model", SMALL),
     "deberta": ("Deberta", "Model", SMALL),
     "deberta_v2": ("DebertaV2", "Model", SMALL),
@@ -143,6 +146,13 @@ LANGUAGE = {
     "ernie": ("Ernie", "Model", SMALL),
     "falcon": ("Falcon", "ForCausalLM", SMALL),
     "gemma": ("Gemma", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 16}),
+    "data2vec_text": ("Data2VecText", "Model", SMALL),
+    "fnet": ("FNet", "Model", {**SMALL, "use_tpu_fourier_optimizations": False}),
+    "gemma3_text": ("Gemma3Text", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 16}),
+    "glm": ("Glm", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 16, "pad_token_id": 0}),
+    "gpt_bigcode": ("GPTBigCode", "ForCausalLM", {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 200}),
+    "helium": ("Helium", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 16, "pad_token_id": 0}),
+    "ibert": ("IBert", "Model", SMALL),
     "gemma2": ("Gemma2", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 16}),
     "gpt2": ("GPT2", "LMHeadModel", {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 200}),
     "gpt_neo": ("GPTNeo", "ForCausalLM", {"hidden_size": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 200,
@@ -154,22 +164,29 @@ LANGUAGE = {
     "llama": ("Llama", "ForCausalLM", {**SMALL, "num_key_value_heads": 2}),
     "mamba": ("Mamba", "ForCausalLM", {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 200, "state_size": 8}),
     "mistral": ("Mistral", "ForCausalLM", {**SMALL, "num_key_value_heads": 2}),
+    "megatron_bert": ("MegatronBert", "Model", SMALL),
+    "mixtral": ("Mixtral", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "num_local_experts": 2}),
     "mobilebert": ("MobileBert", "Model", {**SMALL, "embedding_size": 32, "intra_bottleneck_size": 32}),
     "modernbert": ("ModernBert", "Model", {**SMALL, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
                                            "cls_token_id": 1, "sep_token_id": 2}),
     "mpnet": ("MPNet", "Model", SMALL),
     "nystromformer": ("Nystromformer", "Model", {**SMALL, "segment_means_seq_len": 16, "num_landmarks": 16}),
     "olmo": ("Olmo", "ForCausalLM", SMALL),
+    "olmo2": ("Olmo2", "ForCausalLM", SMALL),
     "opt": ("OPT", "ForCausalLM", {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 128,
                                   "vocab_size": 200, "word_embed_proj_dim": 64}),
     "phi": ("Phi", "ForCausalLM", SMALL),
     "phi3": ("Phi3", "ForCausalLM", {**SMALL, "pad_token_id": 0}),
     "qwen2": ("Qwen2", "ForCausalLM", {**SMALL, "num_key_value_heads": 2}),
     "qwen3": ("Qwen3", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 16}),
+    "rembert": ("RemBert", "Model", {**SMALL, "input_embedding_size": 32, "output_embedding_size": 64}),
     "roberta": ("Roberta", "Model", SMALL),
     "roformer": ("RoFormer", "Model", SMALL),
     "squeezebert": ("SqueezeBert", "Model", {**SMALL, "embedding_size": 64}),
     "stablelm": ("StableLm", "ForCausalLM", {**SMALL, "hidden_size": 128, "num_key_value_heads": 4}),
+    "starcoder2": ("Starcoder2", "ForCausalLM", {**SMALL, "num_key_value_heads": 2}),
+    "xlm": ("XLM", "Model", {"emb_dim": 64, "n_layers": 2, "n_heads": 4, "vocab_size": 200, "n_langs": 1}),
+    "xlnet": ("XLNet", "Model", {"d_model": 64, "n_layer": 2, "n_head": 4, "d_inner": 128, "vocab_size": 200}),
     "t5_encoder": ("T5", "EncoderModel", {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_kv": 16, "d_ff": 128,
                                          "vocab_size": 200}),
     "xlm_roberta": ("XLMRoberta", "Model", SMALL),
@@ -202,8 +219,24 @@ SIGHT.pop("vocab_size")
 PICTURES = {
     "beit": ("Beit", "Model", SIGHT),
     "clip_vision": ("CLIPVision", "Model", SIGHT),
+    "convnext": ("ConvNext", "ForImageClassification", {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]}),
+    "convnextv2": ("ConvNextV2", "Model", {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]}),
+    "cvt": ("Cvt", "Model", {"embed_dim": [16, 32, 64], "depth": [1, 1, 1], "num_heads": [1, 2, 4]}),
+    "data2vec_vision": ("Data2VecVision", "Model", SIGHT),
     "deit": ("DeiT", "Model", SIGHT),
     "dinov2": ("Dinov2", "Model", SIGHT),
+    "dpt": ("DPT", "ForDepthEstimation", {**SIGHT, "backbone_out_indices": [0, 0, 1, 1], "fusion_hidden_size": 32,
+                                          "neck_hidden_sizes": [16, 32, 48, 64]}),
+    "efficientnet": ("EfficientNet", "Model", {"image_size": 64, "width_coefficient": 0.25, "depth_coefficient": 0.2}),
+    "glpn": ("GLPN", "ForDepthEstimation", {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1],
+                                            "decoder_hidden_size": 32}),
+    "mobilenet_v2": ("MobileNetV2", "Model", {"depth_multiplier": 0.35, "image_size": 64}),
+    "mobilevitv2": ("MobileViTV2", "Model", {"image_size": 64, "width_multiplier": 0.25}),
+    "poolformer": ("PoolFormer", "Model", {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]}),
+    "pvt": ("Pvt", "Model", {"image_size": 64, "hidden_sizes": [16, 32, 40, 64], "depths": [1, 1, 1, 1]}),
+    "swinv2": ("Swinv2", "Model", {"image_size": 64, "embed_dim": 24, "depths": [2, 2], "num_heads": [2, 4],
+                                   "window_size": 4}),
+    "vitdet": ("VitDet", "Model", {**{k: v for k, v in SIGHT.items() if k != "intermediate_size"}, "window_size": 0}),
     "mobilevit": ("MobileViT", "Model", {"image_size": 64, "hidden_sizes": [24, 32, 40], "neck_hidden_sizes":
                                          [8, 16, 24, 32, 40, 48, 64]}),
     "regnet": ("RegNet", "Model", {"embedding_size": 16, "hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1],
@@ -229,6 +262,74 @@ for network in PICTURES:
     row("vision", network, lambda n=network: picture(n))
 
 
+# Encoders and decoders together: what an encoder sees and the ids of a decoder.
+PAIR = {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+        "decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "vocab_size": 200, "pad_token_id": 0,
+        "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1, "use_cache": False}
+PAIRS = {
+    "bart": ("Bart", "Model", PAIR),
+    "marian": ("Marian", "Model", PAIR),
+    "mbart": ("MBart", "Model", PAIR),
+    "pegasus": ("Pegasus", "Model", PAIR),
+    "t5": ("T5", "Model", {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_kv": 16, "d_ff": 128, "vocab_size": 200,
+                           "use_cache": False}),
+}
+
+
+def pair(name):
+    model = transformers_model(*PAIRS[name])
+    ids = (torch.randint(3, 200, (1, LENGTH)), torch.randint(3, 200, (1, 8)))
+    return First(model, ["input_ids", "decoder_input_ids"]), ids, ["input_ids", "decoder_input_ids"]
+
+
+for network in PAIRS:
+    row("language", network, lambda n=network: pair(n))
+
+
+def whisper():
+    model = transformers_model("Whisper", "Model", {**PAIR, "max_source_positions": 50})
+    inputs = (torch.randn(1, 80, 100), torch.randint(3, 200, (1, 8)))
+    return First(model, ["input_features", "decoder_input_ids"]), inputs, ["input_features", "decoder_input_ids"]
+
+
+row("speech", "whisper", whisper)
+
+
+def clip():
+    text = {**SMALL, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    model = transformers_model("CLIP", "Model", {"text_config": text, "vision_config": SIGHT, "projection_dim": 32})
+    names = ["input_ids", "pixel_values", "attention_mask"]
+    ids = torch.randint(3, 200, (2, LENGTH))
+    return First(model, names), (ids, *image(64), torch.ones(2, LENGTH, dtype=torch.int64)), names
+
+
+row("vision", "clip", clip)
+
+
+def detr():
+    import transformers
+    backbone = transformers.ResNetConfig(embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1],
+                                         out_features=["stage4"])
+    settings = {k: v for k, v in PAIR.items() if k not in ("vocab_size", "use_cache", "decoder_start_token_id")}
+    model = transformers_model("Detr", "ForObjectDetection", {
+        **settings, "num_queries": 10, "use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None,
+        "backbone_config": backbone})
+    return First(model, ["pixel_values"]), image(64), ["pixel_values"]
+
+
+row("vision", "detr", detr)
+
+
+def sam_encoder():
+    model = transformers_model("SamVision", "Model", {
+        "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "mlp_dim": 128, "image_size": 64,
+        "patch_size": 8, "output_channels": 32, "window_size": 3, "global_attn_indexes": [1]})
+    return First(model, ["pixel_values"]), image(64), ["pixel_values"]
+
+
+row("vision", "sam_encoder", sam_encoder)
+
+
 def whisper_encoder():
     import transformers
     config = transformers.WhisperConfig(d_model=64, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=128,
@@ -249,6 +350,20 @@ def wave(prefix):
 row("speech", "whisper_encoder", whisper_encoder)
 row("speech", "wav2vec2", lambda: wave("Wav2Vec2"))
 row("speech", "hubert", lambda: wave("Hubert"))
+row("speech", "wavlm", lambda: wave("WavLM"))
+row("speech", "sew", lambda: wave("SEW"))
+row("speech", "data2vec_audio", lambda: wave("Data2VecAudio"))
+row("speech", "unispeech", lambda: wave("UniSpeech"))
+
+
+def spectrogram():
+    settings = {**SMALL, "max_length": 64, "num_mel_bins": 32}
+    settings.pop("vocab_size")
+    return First(transformers_model("AST", "Model", settings), ["input_values"]), (torch.randn(1, 64, 32),), [
+        "input_values"]
+
+
+row("speech", "ast", spectrogram)
 
 
 class Tagger(torch.nn.Module):

@@ -109,8 +109,7 @@ Result<void> import_reduce(NodeContext& c) {
     double count = 1;
     for (int64_t axis : axes) count *= static_cast<double>(c.value(x).shape[static_cast<size_t>(axis)]);
     if (count == 0) return input_error("the mean of no integers is not a number");
-    return c.finish(
-        c.arithmetic(Op::kDiv, c.reduce(Op::kReduceSum, x, axes, keep), Made(c.scalar(dtype, count))));
+    return c.finish(c.arithmetic(Op::kDiv, c.reduce(Op::kReduceSum, x, axes, keep), Made(c.scalar(dtype, count))));
   }
   const bool in_double =
       !graph::is_float(dtype) && (c.op() == "ReduceL2" || c.op() == "ReduceLogSum" || c.op() == "ReduceLogSumExp");

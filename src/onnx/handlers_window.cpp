@@ -243,8 +243,7 @@ Result<void> import_lp_pool(NodeContext& c) {
     Shape shape = c.value(*average).shape;
     const std::vector<double> counts = window_elements(attrs, c.input_value(0).shape, shape);
     shape[0] = shape[1] = 1;
-    return c.arithmetic(Op::kMul, average,
-                        c.constant(dtype, shape, graph::make_constant_from_doubles(dtype, counts)));
+    return c.arithmetic(Op::kMul, average, c.constant(dtype, shape, graph::make_constant_from_doubles(dtype, counts)));
   }));
 }
 

@@ -261,7 +261,7 @@ Expr element_value(Builder& b, const graph::Node& node, bool wide_unsigned, Expr
   if (wide_unsigned && node.op == graph::Op::kDiv) return of_unsigned(b, node, x, y);
   if (node.op == graph::Op::kUnary) {
     const graph::UnaryFn fn = node.as<graph::UnaryAttrs>().fn;
-    // Shrink of integers has bounds and a bias that are none.
+    // The bounds and the bias of Shrink may be fractions where its data are integers.
     wide = type == Type::kF32 ? graph::unary_row(fn).in_double : fn == graph::UnaryFn::kShrink && !is_float(type);
   } else if (node.op == graph::Op::kBinary) {
     const BinaryFn fn = node.as<graph::BinaryAttrs>().fn;

@@ -25,7 +25,8 @@ double cast_value(double x, DType from, DType to) {
   }
   if (is_wide_unsigned(to)) {
     // The low bits of the 64-bit integer, in which u64 has its upper half as well.
-    return wrap_integer(std::clamp(std::trunc(x), -0x1p63, to == DType::kU64 ? 0x1.fffffffffffffp63 : 0x1p63 - 1024), to);
+    return wrap_integer(std::clamp(std::trunc(x), -0x1p63, to == DType::kU64 ? 0x1.fffffffffffffp63 : 0x1p63 - 1024),
+                        to);
   }
   const double top = std::ldexp(1.0, static_cast<int>(8 * dtype_size(to)) - 1);
   return std::clamp(std::trunc(x), -top, top - 1);

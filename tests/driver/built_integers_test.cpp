@@ -1,0 +1,67 @@
+// Arithmetic of integers in built libraries, where kernels compute by way of floats.
+#include <cmath>
+
+#include "driver/run_built.h"
+
+using namespace tcc;
+using namespace tcc::driver_test;
+using graph::DType;
+using graph::Graph;
+using graph::Op;
+using graph::ValueId;
+using Doubles = std::vector<double>;
+
+namespace {
+
+template <class Make>
+Doubles built(DType dtype, const Doubles& data, Make make) {
+  Graph g;
+  const graph::Shape shape{static_cast<int64_t>(data.size())};
+  g.add_output(make(g, g.add_input("x", dtype, shape)), "y");
+  return run_built(g, {{shape, data}})[0];
+}
+ValueId node(Graph& g, Op op, graph::Attributes attrs, const std::vector<ValueId>& inputs) {
+  auto made = g.add_node(op, std::move(attrs), inputs, "n" + std::to_string(g.nodes.size()));
+  REQUIRE(made.has_value());
+  return *made;
+}
+
+}  // namespace
+
+TEST_CASE("powers of integers are exact") {
+  for (DType dtype : {DType::kI32, DType::kI64}) {
+    Doubles x, squares, cubes;
+    for (int i = -40; i <= 40; ++i) x.push_back(i), squares.push_back(i * i), cubes.push_back(i * i * i);
+    auto to_the = [&](int64_t exponent) {
+      return built(dtype, x, [&](Graph& g, ValueId in) {
+        const Doubles all(x.size(), static_cast<double>(exponent));
+        const ValueId e = g.add_constant("e", dtype, {std::ssize(x)}, graph::make_constant_from_doubles(dtype, all));
+        return node(g, Op::kBinary, graph::BinaryAttrs{graph::BinaryFn::kPow}, {in, e});
+      });
+    };
+    CHECK(to_the(2) == squares);
+    CHECK(to_the(3) == cubes);
+  }
+}
+
+TEST_CASE("Shrink of integers adds a fraction, and cuts off") {
+  CHECK(built(DType::kI32, {-3, -1, 0, 1, 3}, [](Graph& g, ValueId x) {
+          return node(g, Op::kUnary, graph::UnaryAttrs{graph::UnaryFn::kShrink, 0.5, 0.25}, {x});
+        }) == Doubles{-2, 0, 0, 0, 2});
+}
+
+TEST_CASE("numbers become unsigned integers of 32 and 64 bits") {
+  // Back to f64, which has them all.
+  auto through = [](DType wide, DType from, const Doubles& data) {
+    return built(from, data, [&](Graph& g, ValueId x) {
+      const ValueId y = node(g, Op::kCast, graph::CastAttrs{wide}, {x});
+      return node(g, Op::kCast, graph::CastAttrs{DType::kF64}, {y});
+    });
+  };
+  CHECK(through(DType::kU32, DType::kF64, {3e9, -1, 5.75, 0}) == Doubles{3e9, 4294967295, 5, 0});
+  CHECK(through(DType::kU32, DType::kF32, {3e9, 2147483648, 5.75}) == Doubles{3e9, 2147483648, 5});
+  CHECK(through(DType::kU32, DType::kI64, {-1, 4294967296, 7}) == Doubles{4294967295, 0, 7});
+  CHECK(through(DType::kU64, DType::kF64, {1e19, 0x1p63, 3e9, 5.75}) == Doubles{1e19, 0x1p63, 3e9, 5});
+  CHECK(through(DType::kU64, DType::kI8, {-1, 7}) == Doubles{0x1p64, 7});
+  CHECK(through(DType::kU64, DType::kU32, {4294967295, 7}) == Doubles{4294967295, 7});
+}

@@ -1,0 +1,140 @@
+// Forms of operators that exporters seldom write: integers where floats are usual, windows beyond the padding, empty
+// axes.
+#include <cmath>
+
+#include "onnx/models.h"
+#include "tcc/graph/types.h"
+
+using namespace tcc;
+using namespace tcc::onnx;
+using graph::DType;
+using graph::Shape;
+using Ints = std::vector<int64_t>;
+using Floats = std::vector<float>;
+using Doubles = std::vector<double>;
+
+namespace {
+
+struct Form {
+  std::string op;
+  int64_t opset = 18;
+  DType dtype = DType::kF32;
+  Shape shape;
+  Doubles data;
+  std::vector<NamedAttribute> attributes = {};
+  std::vector<TensorData> constants = {};
+  DType result = DType::kF32;
+};
+Doubles result_of(const Form& form) {
+  ModelWriter w("form", form.opset);
+  w.typed_input("x", form.dtype, form.shape);
+  std::vector<std::string> inputs{"x"};
+  for (const TensorData& data : form.constants)
+    inputs.push_back(w.initializer("c" + std::to_string(inputs.size()), data));
+  w.node(form.op, inputs, {"y"}, form.attributes);
+  w.output("y", form.result);
+  return run_model(w.finish(), {}, {form.data})[0].data;
+}
+
+}  // namespace
+
+TEST_CASE("a reduction over no axes does with each element what it does before and after the sum") {
+  auto over_none = [](const std::string& op) {
+    return result_of({op, 18, DType::kF32, {2}, {-2, 4}, {{"noop_with_empty_axes", int64_t{1}}}});
+  };
+  CHECK(over_none("ReduceSum") == Doubles{-2, 4});
+  CHECK(over_none("ReduceL1") == Doubles{2, 4});
+  CHECK(over_none("ReduceL2") == Doubles{2, 4});
+  CHECK(over_none("ReduceSumSquare") == Doubles{4, 16});
+  CHECK(over_none("ReduceLogSumExp") == Doubles{-2, 4});
+  const Doubles logarithms = over_none("ReduceLogSum");
+  CHECK(std::isnan(logarithms[0]));
+  CHECK(logarithms[1] == std::log(4.0));
+}
+
+TEST_CASE("means and norms of integers are integers, cut off") {
+  auto of_integers = [](const std::string& op, const Doubles& data) {
+    return result_of({op, 13, DType::kI64, {static_cast<int64_t>(data.size())}, data, {}, {}, DType::kI64});
+  };
+  CHECK(of_integers("ReduceMean", {-2, -3}) == Doubles{-2});
+  CHECK(of_integers("ReduceMean", {2, 3, 6}) == Doubles{3});
+  CHECK(of_integers("ReduceL2", {3, 4}) == Doubles{5});
+  CHECK(of_integers("ReduceL2", {1, 2}) == Doubles{2});
+  CHECK(of_integers("ReduceLogSum", {5, 3}) == Doubles{2});
+  CHECK(of_integers("ReduceLogSumExp", {0, 5}) == Doubles{5});
+}
+
+TEST_CASE("with ceil_mode the last window may end after the padding, the only one as well") {
+  auto pooled = [](const std::string& op, const Doubles& data, Ints kernel, int64_t dilation, int64_t stride,
+                   Ints pads) {
+    std::vector<NamedAttribute> attributes{{"kernel_shape", std::move(kernel)},
+                                           {"dilations", Ints{dilation}},
+                                           {"strides", Ints{stride}},
+                                           {"pads", std::move(pads)},
+                                           {"ceil_mode", int64_t{1}}};
+    if (op == "LpPool") attributes.push_back({"p", int64_t{1}});
+    return result_of({op, 22, DType::kF32, {1, 1, static_cast<int64_t>(data.size())}, data, attributes});
+  };
+  CHECK(pooled("LpPool", {1, -2, 3, 4, -5}, {2}, 1, 2, {0, 0}) == Doubles{3, 7, 5});
+  CHECK(pooled("LpPool", {1, -2, 3, 4, -5}, {3}, 1, 2, {1, 0}) == Doubles{3, 9, 9});
+  CHECK(pooled("AveragePool", {3, 5}, {2}, 2, 2, {0, 0}) == Doubles{3});
+  CHECK(pooled("MaxPool", {3, 5}, {3}, 1, 2, {0, 0}) == Doubles{5});
+}
+
+TEST_CASE("cubic samples up to the border have the weights of their place") {
+  auto sampled = [](float x, int64_t align_corners) {
+    return result_of(
+        {"GridSample",
+         20,
+         DType::kF32,
+         {1, 1, 1, 2},
+         {0, 1},
+         {{"mode", std::string("cubic")}, {"padding_mode", std::string("border")}, {"align_corners", align_corners}},
+         {{{1, 1, 1, 2}, Floats{x, 0}}}})[0];
+  };
+  CHECK(sampled(1, 0) == 1.09375);    // half an element beyond the last one
+  CHECK(sampled(-1, 0) == -0.09375);  // and before the first one
+  CHECK(sampled(1.25F, 0) == 1);
+  CHECK(sampled(1.25F, 1) == 1);
+}
+
+TEST_CASE("LayerNormalization before opset 17, as ONNX Runtime writes it") {
+  const Doubles y = result_of({"LayerNormalization", 13, DType::kF32, {1, 2}, {1, 3}, {}, {{{2}, Floats{1, 2}}}});
+  CHECK(std::fabs(y[0] + 1) < 1e-4);
+  CHECK(std::fabs(y[1] - 2) < 1e-4);
+}
+
+TEST_CASE("defaults of attributes are numbers of single precision") {
+  CHECK(result_of({"LeakyRelu", 16, DType::kF64, {1}, {-1}, {}, {}, DType::kF64}) ==
+        Doubles{-static_cast<double>(0.01F)});
+}
+
+TEST_CASE("unsigned integers of 32 and 64 bits: conversions, bounds, signs, sums") {
+  auto converted = [](DType from, DType to, const Doubles& data) {
+    ModelWriter w("cast", 21);
+    w.typed_input("x", from, {static_cast<int64_t>(data.size())});
+    w.node("Cast", {"x"}, {"y"}, {{"to", int64_t{to == DType::kU32 ? 12 : 13}}});
+    w.output("y", to);
+    return run_model(w.finish(), {}, {data})[0].data;
+  };
+  CHECK(converted(DType::kF32, DType::kU32, {3e9, -1, 5.75}) == Doubles{3e9, 4294967295, 5});
+  CHECK(converted(DType::kF64, DType::kU64, {1e19, 3e9, 5.75}) == Doubles{1e19, 3e9, 5});
+  CHECK(converted(DType::kI8, DType::kU32, {-1, 7}) == Doubles{4294967295, 7});
+  CHECK(converted(DType::kBool, DType::kU64, {1, 0}) == Doubles{1, 0});
+
+  ModelWriter w("unsigned", 18);
+  w.typed_input("x", DType::kU32, {3});
+  w.typed_initializer("high", DType::kU32, {}, {3e9});
+  w.typed_initializer("index", DType::kI64, {2, 1}, {0, 0});
+  w.typed_initializer("more", DType::kU32, {2}, {1, 4294967295});
+  w.node("Clip", {"x", "", "high"}, {"clip"});
+  w.node("Abs", {"x"}, {"abs"});
+  w.node("Sign", {"x"}, {"sign"});
+  w.node("ScatterND", {"x", "index", "more"}, {"sum"}, {{"reduction", std::string("add")}});
+  for (const char* name : {"clip", "abs", "sign", "sum"}) w.output(name, DType::kU32);
+  const auto got = run_model(w.finish(), {}, {{0, 2e9, 4e9}});
+  CHECK(got[0].data == Doubles{0, 2e9, 3e9});
+  CHECK(got[1].data == Doubles{0, 2e9, 4e9});
+  CHECK(got[2].data == Doubles{0, 1, 1});
+  CHECK(got[3].data == Doubles{0, 2e9, 4e9});
+}
