@@ -243,7 +243,16 @@ Expr unsigned_value(Builder& b, BinaryFn fn, Expr x, Expr y) {
   TCC_UNREACHABLE("{} of unsigned numbers", graph::binary_name(fn));
 }
 
-// Quotients, remainders and shifts of u32 by way of i64, which holds them all. Those of u64 are right below 2^63.
+// A shift to the right of u64: the first step moves in a zero.
+Expr logical_shift_right(Builder& b, Expr x, Expr y) {
+  const int64_t quarter = int64_t{1} << 62;
+  const Expr down = b.floor_div(x, b.integer(2));
+  const Expr half = b.select(b.lt(x, b.integer(0)), b.offset(b.offset(down, quarter), quarter), down);
+  const Number rest = shift_right(Number(b, half), Number(b, b.offset(y, -1)));
+  return b.select(b.eq(y, b.integer(0)), x, b.select(b.lt(y, b.integer(0)), b.integer(0), rest.expr()));
+}
+
+// Quotients, remainders and shifts of u32 by way of i64, which holds them all. Quotients of u64 are right below 2^63.
 Expr of_unsigned(Builder& b, const graph::Node& node, Expr x, Expr y) {
   auto value = [&](Expr e) {
     Expr wide = b.cast(e, Type::kI64);
@@ -270,6 +279,7 @@ Expr element_value(Builder& b, const graph::Node& node, bool wide_unsigned, Expr
     if (wide_unsigned && compares) return unsigned_value(b, fn, x, y);
     const bool by_value =
         fn == BinaryFn::kMod || fn == BinaryFn::kFMod || fn == BinaryFn::kShiftLeft || fn == BinaryFn::kShiftRight;
+    if (wide_unsigned && fn == BinaryFn::kShiftRight && type == Type::kI64) return logical_shift_right(b, x, y);
     if (wide_unsigned && by_value) return of_unsigned(b, node, x, y);
     // Integer powers and quotients of floats need more digits than the type has.
     rounds = fn == BinaryFn::kPow && !is_float(type);  // a power in f64 may be just below the integer

@@ -65,3 +65,18 @@ TEST_CASE("numbers become unsigned integers of 32 and 64 bits") {
   CHECK(through(DType::kU64, DType::kI8, {-1, 7}) == Doubles{0x1p64, 7});
   CHECK(through(DType::kU64, DType::kU32, {4294967295, 7}) == Doubles{4294967295, 7});
 }
+
+TEST_CASE("a shift to the right of unsigned integers moves zeros in") {
+  auto shifted = [](DType dtype, const Doubles& data, double by) {
+    return built(dtype, data, [&](Graph& g, ValueId x) {
+      const ValueId y = g.add_constant("by", dtype, {}, graph::make_constant_from_doubles(dtype, Doubles{by}));
+      return node(g, Op::kBinary, graph::BinaryAttrs{graph::BinaryFn::kShiftRight}, {x, y});
+    });
+  };
+  const Doubles wide{0x1p63, 0x1.8p63, 0x1p62, 12, 0};
+  CHECK(shifted(DType::kU64, wide, 0) == wide);
+  CHECK(shifted(DType::kU64, wide, 1) == Doubles{0x1p62, 0x1.8p62, 0x1p61, 6, 0});
+  CHECK(shifted(DType::kU64, wide, 2) == Doubles{0x1p61, 0x1.8p61, 0x1p60, 3, 0});
+  CHECK(shifted(DType::kU64, wide, 63) == Doubles{1, 1, 0, 0, 0});
+  CHECK(shifted(DType::kU32, {4294967295, 2147483648, 9}, 3) == Doubles{536870911, 268435456, 1});
+}

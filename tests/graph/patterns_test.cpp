@@ -172,7 +172,6 @@ TEST_CASE("wrong inputs are errors, unsupported types are refusals with a reason
   CHECK(reason(Op::kDiv, NoAttrs{}, {w, w}) == Refusal::kElementType);
   CHECK(reason(Op::kRelu, NoAttrs{}, {u}) == Refusal::kElementType);
   CHECK(reason(Op::kReduceSum, ReduceAttrs{{0}, true}, {b}) == Refusal::kElementType);
-  CHECK(reason(Op::kCast, CastAttrs{DType::kU64}, {f}) == Refusal::kElementType);
   // Mistakes of the model carry no reason.
   CHECK(!reason(Op::kBinary, BinaryAttrs{BinaryFn::kMax}, {f, i}));
   CHECK(!reason(Op::kWhere, NoAttrs{}, {f, f, f}));

@@ -174,6 +174,8 @@ class Maker:
                     return None  # near the end of the range rounding decides
                 if finite_inputs and finite.size != r.size and not wild:
                     return None
+                if op == "MaxPool" and (r == info.min).any():
+                    return None  # of windows beyond the input, which are -inf
         self.nodes += nodes
         self.drawn[op] = self.drawn.get(op, 0) + 1
         for name, r in zip(made, arrays):
@@ -273,7 +275,7 @@ def unary(m):
         attributes = {"approximate": "tanh"}
     if op == "IsInf" and m.chance(2):
         attributes = {"detect_positive": m.between(0, 1), "detect_negative": m.between(0, 1)}
-    if op in ("Gelu", "HardSwish") and x.dtype == F64:
+    if op in ("Gelu", "HardSwish", "Shrink") and x.dtype == F64:
         return  # its constants are of single precision in ONNX Runtime
     m.add(op, [x], exact=op in WHOLE, ring=True, wild=op in ("Reciprocal", "Log", "Atanh", "Tan", "Exp"), **attributes)
 
@@ -507,6 +509,8 @@ def pool(m):
         attributes["dilations"] = [m.between(1, 2) for _ in range(axes)]
     if "auto_pad" in attributes:
         attributes["dilations"] = None  # ONNX Runtime pads as if the window had none
+        if any(k < s for k, s in zip(kernel, attributes["strides"])):
+            return  # pads would be negative
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, attributes.get("dilations") or [1] * axes)]
     pads = attributes.get("pads", [0] * 2 * axes)
     if any(n > e + a + b for n, e, a, b in zip(reach, x.shape[2:], pads, pads[axes:])) and not attributes.get("ceil_mode"):
@@ -534,6 +538,8 @@ def norm(m):
         return  # ONNX Runtime computes in single precision, as stash_type says
     axis = m.between(-x.rank, x.rank - 1)
     if op in ("Softmax", "LogSoftmax", "Hardmax"):
+        if op == "LogSoftmax" and x.dtype == F64 and not np.isfinite(x.data).all():
+            return  # ONNX Runtime has other rules there than for single precision
         return void(m.add(op, [x], axis=axis, exact=op == "Hardmax"))
     if op == "LpNormalization":
         return void(m.add(op, [x], axis=axis, p=m.between(1, 2)))
