@@ -247,7 +247,9 @@ Expr unsigned_value(Builder& b, BinaryFn fn, Expr x, Expr y) {
 Expr logical_shift_right(Builder& b, Expr x, Expr y) {
   const int64_t quarter = int64_t{1} << 62;
   const Expr down = b.floor_div(x, b.integer(2));
-  const Expr half = b.select(b.lt(x, b.integer(0)), b.offset(b.offset(down, quarter), quarter), down);
+  // In two steps of 2^62, for 2^63 does not fit.
+  const Expr half =
+      b.offset(b.select(b.lt(x, b.integer(0)), b.offset(down, quarter), b.offset(down, -quarter)), quarter);
   const Number rest = shift_right(Number(b, half), Number(b, b.offset(y, -1)));
   return b.select(b.eq(y, b.integer(0)), x, b.select(b.lt(y, b.integer(0)), b.integer(0), rest.expr()));
 }
