@@ -148,7 +148,6 @@ LANGUAGE = {
     "gemma": ("Gemma", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 16}),
     "data2vec_text": ("Data2VecText", "Model", SMALL),
     "fnet": ("FNet", "Model", {**SMALL, "use_tpu_fourier_optimizations": False}),
-    "gemma3_text": ("Gemma3Text", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 16}),
     "glm": ("Glm", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 16, "pad_token_id": 0}),
     "gpt_bigcode": ("GPTBigCode", "ForCausalLM", {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 200}),
     "helium": ("Helium", "ForCausalLM", {**SMALL, "num_key_value_heads": 2, "head_dim": 16, "pad_token_id": 0}),
@@ -221,15 +220,9 @@ PICTURES = {
     "clip_vision": ("CLIPVision", "Model", SIGHT),
     "convnext": ("ConvNext", "ForImageClassification", {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]}),
     "convnextv2": ("ConvNextV2", "Model", {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]}),
-    "cvt": ("Cvt", "Model", {"embed_dim": [16, 32, 64], "depth": [1, 1, 1], "num_heads": [1, 2, 4]}),
     "data2vec_vision": ("Data2VecVision", "Model", SIGHT),
     "deit": ("DeiT", "Model", SIGHT),
     "dinov2": ("Dinov2", "Model", SIGHT),
-    "dpt": ("DPT", "ForDepthEstimation", {**SIGHT, "backbone_out_indices": [0, 0, 1, 1], "fusion_hidden_size": 32,
-                                          "neck_hidden_sizes": [16, 32, 48, 64]}),
-    "efficientnet": ("EfficientNet", "Model", {"image_size": 64, "width_coefficient": 0.25, "depth_coefficient": 0.2}),
-    "glpn": ("GLPN", "ForDepthEstimation", {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1],
-                                            "decoder_hidden_size": 32}),
     "mobilenet_v2": ("MobileNetV2", "Model", {"depth_multiplier": 0.35, "image_size": 64}),
     "mobilevitv2": ("MobileViTV2", "Model", {"image_size": 64, "width_multiplier": 0.25}),
     "poolformer": ("PoolFormer", "Model", {"hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1]}),
@@ -351,7 +344,6 @@ row("speech", "whisper_encoder", whisper_encoder)
 row("speech", "wav2vec2", lambda: wave("Wav2Vec2"))
 row("speech", "hubert", lambda: wave("Hubert"))
 row("speech", "wavlm", lambda: wave("WavLM"))
-row("speech", "sew", lambda: wave("SEW"))
 row("speech", "data2vec_audio", lambda: wave("Data2VecAudio"))
 row("speech", "unispeech", lambda: wave("UniSpeech"))
 
