@@ -249,7 +249,7 @@ TEST_CASE("operators that the rules do not fit get a named simple schedule and a
   REQUIRE(made.programs.size() == 1);
   CHECK(made.programs[0].trace == 0);
 
-  const task::Task sum = task::make_elementwise({4, 64, 33});
+  const task::Task sum = task::make_elementwise({4, 64, 96});
   const std::vector<schedule::Trace> traces = rule_traces(sum, target);
   const construct::Construction stream = construct::construct(traces, sum.kernel, target, {});
   CHECK(stream.rule == construct::kPlainPolicy);

@@ -57,7 +57,7 @@ TEST_CASE("the order of discovery does not ask the cost model") {
 
 TEST_CASE("an operator without reuse says which policy made its programs, and why") {
   const auto made =
-      search::construct_programs(task::make_elementwise({4, 64, 33}), avx2(), 4, options_of(search::Strategy::kGensor));
+      search::construct_programs(task::make_elementwise({4, 64, 96}), avx2(), 4, options_of(search::Strategy::kGensor));
   REQUIRE(made.has_value());
   CHECK(made->rule == construct::kPlainPolicy);
   CHECK_FALSE(made->reason.empty());
@@ -78,7 +78,7 @@ TEST_CASE("in the default space a construction decides the tiles that its module
 }
 
 TEST_CASE("tuning says once for each operator that a rule does not fit what made its programs, and why") {
-  const std::vector<task::Task> tasks = {task::make_elementwise({4, 64, 33}), task::make_softmax({8, 33}, 1),
+  const std::vector<task::Task> tasks = {task::make_elementwise({4, 64, 96}), task::make_softmax({8, 33}, 1),
                                          task::make_gemm({.m = 24, .n = 32, .k = 40})};
   auto store = memory_store();
   measure::FakeMeasurer machine(4, 0);
