@@ -69,6 +69,7 @@ const std::vector<Suite>& suites() {
        run_fleet_suite},
       {"report", "pages of tcc report: time to write, size, and time until a browser has drawn them", run_report_suite},
       {"models", "tuned networks beside ONNX Runtime (see tools/peers)", run_models_suite},
+      {"slow-core", "networks on two cores of which one has half its speed", run_slow_core_suite},
       {"end-to-end", "networks tuned, built, verified and compared with ONNX Runtime's outputs; nothing is timed",
        run_end_to_end_suite},
   };
@@ -192,9 +193,10 @@ int run(int argc, char** argv) {
   app.add_option("--svg", given_options.svg, "search-strategies: folder for drawings of the curves");
   app.add_option("--threads", given_options.threads, "cost-models: threads that compute the experiments [all]")
       ->check(CLI::Range(int64_t{0}, int64_t{1024}));
-  app.add_option("--only", given_options.only,
-                 "cpu-ops, metaschedule-ops, random-ops, models, end-to-end: what has this in its name, as gemm512.1t, "
-                 "resnet50");
+  app.add_option(
+      "--only", given_options.only,
+      "cpu-ops, metaschedule-ops, random-ops, models, slow-core, end-to-end: what has this in its name, as gemm512.1t, "
+      "resnet50");
   CLI11_PARSE(app, argc, argv);
   given_options.trials_given = trials->count() > 0;
   if (list) {

@@ -73,6 +73,7 @@ std::vector<Row> run_draft_suite(double seconds);
 std::vector<Row> run_search_strategies_suite(double seconds);
 std::vector<Row> run_random_ops_suite(double seconds);
 std::vector<Row> run_fleet_suite(double seconds);
+std::vector<Row> run_slow_core_suite(double seconds);
 std::vector<Row> run_report_suite(double seconds);
 // The rows *.draft of the suite "search": candidates that a core drafts in a second.
 void add_draft_rates(double seconds, std::vector<Row>& rows);

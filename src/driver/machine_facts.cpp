@@ -39,7 +39,7 @@ Result<void> measure_fork_join(MachineFacts& facts) {
   std::vector<double> times;
   for (int64_t batch = 0; batch < kBatches; ++batch) {
     Stopwatch watch;
-    for (int64_t i = 0; i < kLaunches; ++i) tcc_rt_pool_run(pool.get(), do_nothing, nullptr, threads);
+    for (int64_t i = 0; i < kLaunches; ++i) tcc_rt_pool_run_each(pool.get(), do_nothing, nullptr);
     times.push_back(watch.seconds() / kLaunches);
   }
   std::nth_element(times.begin(), times.begin() + kBatches / 2, times.end());

@@ -1,12 +1,16 @@
 // Fork-join thread pool.
 //
-// Each worker has a mailbox of its own: a sequence number that the caller increments to hand it a part. A launch with
-// fewer parts than threads touches the first mailboxes only, so an idle worker never reads a job that is being
-// replaced. The caller runs part 0 itself and waits until `pending` reaches zero.
-// A worker that finds itself on the caller's CPU moves to another one: the system may leave both there for long, and a
-// launch takes twice as long then.
-// Either side first spins, then sleeps on a futex. "I sleep" flags are set before the last look at the word and read
-// after writing it (both sequentially consistent), so a wake-up is never lost and an awake partner costs no syscall.
+// Each thread has a span of the launch's units, as long as the others'. Its owner takes pieces from the front, each
+// half of what is left; a thread whose own span is empty takes pieces from the back of others'. So a core that the
+// system disturbs, or a worker that still sleeps, delays a launch by one piece at most. A span is one word, begin and
+// end: who changes it has the piece. A launch ends when all units are done, not when all workers have come: one that
+// comes late finds empty spans, or those of the next launch, which it may work on. It reads the launch only after it
+// has taken a piece, and a launch with a piece that is not done is not replaced. Each worker has a mailbox of its own:
+// a sequence number that the caller increments to wake it. A launch with fewer units than threads touches the first
+// mailboxes only. A worker that finds itself on the caller's CPU moves to another one: the system may leave both there
+// for long, and a launch takes twice as long then. Either side first spins, then sleeps on a futex. "I sleep" flags are
+// set before the last look at the word and read after writing it (both sequentially consistent), so a wake-up is never
+// lost and an awake partner costs no syscall.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
@@ -26,25 +30,33 @@
 
 // Kernels keep small local tiles on the stack; the system default may be tiny or unlimited.
 enum { kStackBytes = 8 << 20, kCacheLine = 64, kMaxCpus = 4096 };
+// A span's last pieces: fewer units cost calls, more of them let others wait for the one who has the last.
+enum { kPieces = 16 };
+
+typedef _Atomic uint64_t span;  // begin << 32 | end
 
 typedef struct {
   _Alignas(kCacheLine) _Atomic uint32_t sequence;
   _Atomic uint32_t sleeping;
+  atomic_bool call;  // one call for this worker alone
+  span units;
   struct tcc_rt_pool* pool;
-  int32_t part;
+  int32_t thread_number;
   int64_t next_move_ns;  // not moved before
   pthread_t thread;
 } worker;
 
 struct tcc_rt_pool {
-  // Written by the caller while no worker has a part.
+  // Written by the caller while no worker has a piece.
   tcc_rt_launch_fn fn;
   void* const* buffers;
   int64_t extent;
-  int32_t parts;
-  uint32_t mode;  // of the floating-point unit while kernels run
+  int64_t unit;    // indices of a unit
+  uint32_t units;  // of all spans
+  uint32_t mode;   // of the floating-point unit while kernels run
 
-  int32_t caller_at;  // the CPU that the launch was posted from; -1: not known
+  _Atomic uint32_t least;     // units of a piece
+  _Atomic int32_t caller_at;  // the CPU that the launch was posted from; -1: not known
 
   int32_t threads;
   int32_t moves;  // workers leave the caller's CPU: they are not bound, and there are as many CPUs as threads
@@ -54,7 +66,8 @@ struct tcc_rt_pool {
   cpu_set_t* caller_before;  // kMaxCpus bits; NULL unless workers are bound
   int64_t spin_ns;
   worker* workers;  // threads - 1
-  _Alignas(kCacheLine) _Atomic uint32_t pending;
+  _Alignas(kCacheLine) span caller_units;
+  _Alignas(kCacheLine) _Atomic uint32_t done;  // units that workers have done
   _Atomic uint32_t caller_sleeping;
   _Alignas(kCacheLine) atomic_bool busy;
   atomic_bool stop;
@@ -94,18 +107,53 @@ static bool spin_while_equal(_Atomic uint32_t* word, uint32_t value, int64_t spi
   return false;
 }
 
-// Cuts [0, extent) into `parts` contiguous ranges whose lengths differ by at most one.
-static void run_part(const tcc_rt_pool* pool, int32_t part) {
-  const int64_t base = pool->extent / pool->parts, rest = pool->extent % pool->parts;
-  const int64_t begin = part * base + (part < rest ? part : rest);
-  pool->fn(pool->buffers, begin, begin + base + (part < rest ? 1 : 0));
+static span* span_of(tcc_rt_pool* pool, int32_t thread) {
+  return thread == 0 ? &pool->caller_units : &pool->workers[thread - 1].units;
+}
+
+// Takes a piece from the front or the back. 0: nothing is left.
+static uint32_t take(span* units, bool front, uint32_t least, uint32_t* first) {
+  uint64_t now = atomic_load_explicit(units, memory_order_acquire);
+  for (;;) {
+    const uint32_t begin = (uint32_t)(now >> 32), end = (uint32_t)now, rest = end - begin;
+    if (rest == 0) return 0;
+    uint32_t count = (rest + 1) / 2;
+    if (count < least) count = rest < least ? rest : least;
+    const uint64_t left = front ? now + ((uint64_t)count << 32) : now - count;
+    *first = front ? begin : end - count;
+    if (atomic_compare_exchange_weak_explicit(units, &now, left, memory_order_acq_rel, memory_order_acquire))
+      return count;
+  }
+}
+
+static void run_piece(const tcc_rt_pool* pool, uint32_t first, uint32_t count) {
+  const uint32_t end = first + count;
+  tcc_rt_fp_set(pool->mode);
+  pool->fn(pool->buffers, first * pool->unit, end == pool->units ? pool->extent : end * pool->unit);
+}
+
+// Runs the thread's own span, or, when that is empty, a piece of another one. The units that it did; 0: it found none.
+// Neighbors at powers of two, so that many threads do not read the spans of all.
+static uint32_t run_some(tcc_rt_pool* pool, int32_t thread) {
+  const uint32_t least = atomic_load_explicit(&pool->least, memory_order_relaxed);
+  uint32_t done = 0, first, count;
+  while ((count = take(span_of(pool, thread), true, least, &first)) > 0) {
+    run_piece(pool, first, count);
+    done += count;
+  }
+  for (int32_t step = 1; done == 0 && step < pool->threads; step *= 2) {
+    count = take(span_of(pool, (thread + step) % pool->threads), false, least, &first);
+    if (count > 0) run_piece(pool, first, count);
+    done = count;
+  }
+  return done;
 }
 
 // Moves this thread, which may run on other CPUs as well, away from the caller's.
 static void leave_cpu_of_caller(worker* self) {
   enum { kMoveNs = 1000000 };  // at least, between two moves: they cost some microseconds
   const int cpu = sched_getcpu();
-  if (cpu < 0 || cpu != self->pool->caller_at) return;
+  if (cpu < 0 || cpu != atomic_load_explicit(&self->pool->caller_at, memory_order_relaxed)) return;
   const int64_t now = now_ns();
   if (now < self->next_move_ns) return;
   self->next_move_ns = now + kMoveNs;
@@ -119,11 +167,14 @@ static void leave_cpu_of_caller(worker* self) {
   sched_setaffinity(0, bytes, all);  // where it is now, it may stay
 }
 
+static void report(tcc_rt_pool* pool, uint32_t done) {
+  atomic_fetch_add(&pool->done, done);
+  if (atomic_load(&pool->caller_sleeping)) futex(&pool->done, FUTEX_WAKE, 1);
+}
+
 static void* worker_main(void* argument) {
   worker* self = argument;
   tcc_rt_pool* pool = self->pool;
-  uint32_t mode = tcc_rt_fp_kernel_mode();
-  tcc_rt_fp_set(mode);
   uint32_t seen = 0;
   for (;;) {
     while (!spin_while_equal(&self->sequence, seen, pool->spin_ns)) {
@@ -131,17 +182,16 @@ static void* worker_main(void* argument) {
       while (atomic_load(&self->sequence) == seen) futex(&self->sequence, FUTEX_WAIT, seen);
       atomic_store(&self->sleeping, 0);
     }
-    ++seen;
+    seen = atomic_load(&self->sequence);
     if (atomic_load(&pool->stop)) return NULL;
     if (pool->moves) leave_cpu_of_caller(self);
-    if (mode != pool->mode) {
-      mode = pool->mode;
-      tcc_rt_fp_set(mode);
+    if (atomic_load(&self->call) && atomic_exchange(&self->call, false)) {
+      tcc_rt_fp_set(pool->mode);
+      pool->fn(pool->buffers, self->thread_number, self->thread_number + 1);
+      report(pool, 1);
     }
-    run_part(pool, self->part);
-    if (atomic_fetch_sub(&pool->pending, 1) == 1 && atomic_load(&pool->caller_sleeping)) {
-      futex(&pool->pending, FUTEX_WAKE, 1);
-    }
+    uint32_t done;
+    while ((done = run_some(pool, self->thread_number)) > 0) report(pool, done);
   }
 }
 
@@ -150,21 +200,43 @@ static void post(worker* w) {
   if (atomic_load(&w->sleeping)) futex(&w->sequence, FUTEX_WAKE, 1);
 }
 
-static void wait_for_workers(tcc_rt_pool* pool) {
-  uint32_t left;
+static void wait_for_workers(tcc_rt_pool* pool, uint32_t units) {
+  uint32_t done;
   const int64_t end = pool->spin_ns > 0 ? now_ns() + pool->spin_ns : 0;
-  while ((left = atomic_load_explicit(&pool->pending, memory_order_acquire)) != 0) {
-    if (spin_while_equal(&pool->pending, left, end ? end - now_ns() : 0)) continue;
+  while ((done = atomic_load_explicit(&pool->done, memory_order_acquire)) != units) {
+    if (spin_while_equal(&pool->done, done, end ? end - now_ns() : 0)) continue;
     atomic_store(&pool->caller_sleeping, 1);
-    while ((left = atomic_load(&pool->pending)) != 0) futex(&pool->pending, FUTEX_WAIT, left);
+    while ((done = atomic_load(&pool->done)) != units) futex(&pool->done, FUTEX_WAIT, done);
     atomic_store(&pool->caller_sleeping, 0);
   }
 }
 
-tcc_status tcc_rt_pool_run(tcc_rt_pool* pool, tcc_rt_launch_fn fn, void* const* buffers, int64_t extent) {
-  if (!pool || !fn || extent < 0) {
-    return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "pool run: pool, function and a non-negative extent are needed");
+// Cuts the units into contiguous spans whose lengths differ by at most one, and runs them.
+static void run_spans(tcc_rt_pool* pool) {
+  const uint32_t threads = (uint32_t)pool->threads, base = pool->units / threads, rest = pool->units % threads;
+  atomic_store_explicit(&pool->least, base / kPieces + 1, memory_order_relaxed);
+  for (uint32_t i = threads; i-- > 0;) {
+    const uint64_t begin = i * base + (i < rest ? i : rest), end = begin + base + (i < rest ? 1 : 0);
+    if (begin == end) continue;
+    atomic_store_explicit(span_of(pool, (int32_t)i), begin << 32 | end, memory_order_release);
+    if (i > 0) post(&pool->workers[i - 1]);
   }
+  uint32_t own = 0, done;
+  while ((done = run_some(pool, 0)) > 0) own += done;
+  wait_for_workers(pool, pool->units - own);
+}
+
+static void run_once_each(tcc_rt_pool* pool) {
+  for (int32_t i = 0; i < pool->threads - 1; ++i) {
+    atomic_store(&pool->workers[i].call, true);
+    post(&pool->workers[i]);
+  }
+  pool->fn(pool->buffers, 0, 1);
+  wait_for_workers(pool, (uint32_t)pool->threads - 1);
+}
+
+static tcc_status run_launch(tcc_rt_pool* pool, tcc_rt_launch_fn fn, void* const* buffers, int64_t extent,
+                             void (*launch)(tcc_rt_pool*)) {
   if (atomic_exchange_explicit(&pool->busy, true, memory_order_acquire)) {
     return tcc_rt_fail(TCC_ERROR_BUSY,
                        "pool run: the pool is running another launch; use one context per thread and "
@@ -173,24 +245,34 @@ tcc_status tcc_rt_pool_run(tcc_rt_pool* pool, tcc_rt_launch_fn fn, void* const* 
   if (extent > 0) {
     const uint32_t saved_mode = tcc_rt_fp_get();
     tcc_rt_fp_set(pool->mode);
-    const int32_t parts = extent < pool->threads ? (int32_t)extent : pool->threads;
-    if (parts == 1) {
+    if (extent == 1 || pool->threads == 1) {
       fn(buffers, 0, extent);
     } else {
       pool->fn = fn;
       pool->buffers = buffers;
       pool->extent = extent;
-      pool->parts = parts;
-      pool->caller_at = pool->moves ? sched_getcpu() : -1;
-      atomic_store_explicit(&pool->pending, (uint32_t)parts - 1, memory_order_relaxed);
-      for (int32_t i = 0; i < parts - 1; ++i) post(&pool->workers[i]);
-      run_part(pool, 0);
-      wait_for_workers(pool);
+      pool->unit = (extent >> 31) + 1;
+      pool->units = (uint32_t)((extent - 1) / pool->unit + 1);
+      atomic_store_explicit(&pool->caller_at, pool->moves ? sched_getcpu() : -1, memory_order_relaxed);
+      atomic_store_explicit(&pool->done, 0, memory_order_relaxed);
+      launch(pool);
     }
     tcc_rt_fp_set(saved_mode);
   }
   atomic_store_explicit(&pool->busy, false, memory_order_release);
   return TCC_OK;
+}
+
+tcc_status tcc_rt_pool_run(tcc_rt_pool* pool, tcc_rt_launch_fn fn, void* const* buffers, int64_t extent) {
+  if (!pool || !fn || extent < 0) {
+    return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "pool run: pool, function and a non-negative extent are needed");
+  }
+  return run_launch(pool, fn, buffers, extent, run_spans);
+}
+
+tcc_status tcc_rt_pool_run_each(tcc_rt_pool* pool, tcc_rt_launch_fn fn, void* const* buffers) {
+  if (!pool || !fn) return tcc_rt_fail(TCC_ERROR_INVALID_ARGUMENT, "pool run: pool and function are needed");
+  return run_launch(pool, fn, buffers, pool->threads, run_once_each);
 }
 
 tcc_status tcc_rt_run_kernel(tcc_rt_pool* pool, const tcc_rt_kernel* kernel, void* const* buffers) {
@@ -285,7 +367,7 @@ static tcc_status start_pool(tcc_rt_pool* pool) {
   for (int32_t i = 0; i < pool->threads - 1; ++i) {
     worker* w = &pool->workers[i];
     w->pool = pool;
-    w->part = i + 1;
+    w->thread_number = i + 1;
     const int error = start_worker(w);
     if (!error) continue;
     stop_workers(pool, i);

@@ -82,29 +82,64 @@ TEST_CASE("every index is visited exactly once", "[unit]") {
   }
 }
 
-TEST_CASE("ranges are contiguous, balanced and on separate threads", "[unit]") {
+TEST_CASE("pieces are contiguous and cover the range once", "[unit]") {
   Pool p(4, 0);
-  Ranges noted;
-  void* buffers[] = {&noted};
-  REQUIRE(tcc_rt_pool_run(p.pool, note_range, buffers, 10) == TCC_OK);
-  std::sort(noted.ranges.begin(), noted.ranges.end());
-  REQUIRE(noted.ranges == std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {3, 6}, {6, 8}, {8, 10}});
-  REQUIRE(noted.threads.size() == 4);
-
+  for (int64_t extent : {int64_t{2}, int64_t{10}, int64_t{1000}, std::numeric_limits<int64_t>::max()}) {
+    Ranges noted;
+    void* buffers[] = {&noted};
+    REQUIRE(tcc_rt_pool_run(p.pool, note_range, buffers, extent) == TCC_OK);
+    std::sort(noted.ranges.begin(), noted.ranges.end());
+    REQUIRE(noted.ranges.front().first == 0);
+    REQUIRE(noted.ranges.back().second == extent);
+    for (size_t i = 1; i < noted.ranges.size(); ++i) REQUIRE(noted.ranges[i].first == noted.ranges[i - 1].second);
+    // Few calls for each thread, whatever the extent.
+    REQUIRE(noted.ranges.size() <= 4 * 8);
+  }
   Ranges serial;
-  buffers[0] = &serial;
+  void* buffers[] = {&serial};
   REQUIRE(tcc_rt_pool_run(p.pool, note_range, buffers, 1) == TCC_OK);
   REQUIRE(serial.ranges == std::vector<std::pair<int64_t, int64_t>>{{0, 1}});
   REQUIRE(serial.threads == std::set<std::thread::id>{std::this_thread::get_id()});
+}
 
-  Ranges large;
-  buffers[0] = &large;
-  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
-  REQUIRE(tcc_rt_pool_run(p.pool, note_range, buffers, kLargest) == TCC_OK);
-  std::sort(large.ranges.begin(), large.ranges.end());
-  REQUIRE(large.ranges.front().first == 0);
-  REQUIRE(large.ranges.back().second == kLargest);
-  for (size_t i = 1; i < large.ranges.size(); ++i) REQUIRE(large.ranges[i].first == large.ranges[i - 1].second);
+TEST_CASE("a call for each thread runs on each", "[unit]") {
+  Pool p(4, 0);
+  for (int repeat = 0; repeat < 100; ++repeat) {
+    Ranges noted;
+    void* buffers[] = {&noted};
+    REQUIRE(tcc_rt_pool_run_each(p.pool, note_range, buffers) == TCC_OK);
+    std::sort(noted.ranges.begin(), noted.ranges.end());
+    REQUIRE(noted.ranges == std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {1, 2}, {2, 3}, {3, 4}});
+    REQUIRE(noted.threads.size() == 4);
+    // Launches between, so that late workers meet both kinds.
+    std::vector<int32_t> visits(7, 0);
+    buffers[0] = visits.data();
+    REQUIRE(tcc_rt_pool_run(p.pool, count_visits, buffers, 7) == TCC_OK);
+    REQUIRE(visits == std::vector<int32_t>(7, 1));
+  }
+}
+
+TEST_CASE("others take over what a slow thread has not begun", "[unit]") {
+  Pool p(2, 0);
+  struct Work {
+    std::thread::id caller = std::this_thread::get_id();
+    bool caller_is_slow = false;
+    std::atomic<int> by_slow{0}, by_fast{0};
+  } work;
+  work.caller_is_slow = GENERATE(false, true);
+  void* buffers[] = {&work};
+  auto run = [](void* const* b, int64_t begin, int64_t end) {
+    auto* w = static_cast<Work*>(b[0]);
+    const bool slow = (std::this_thread::get_id() == w->caller) == w->caller_is_slow;
+    for (int64_t i = begin; i < end; ++i) {
+      if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      ++(slow ? w->by_slow : w->by_fast);
+    }
+  };
+  REQUIRE(tcc_rt_pool_run(p.pool, run, buffers, 64) == TCC_OK);
+  CHECK(work.by_slow + work.by_fast == 64);
+  // Without taking over, 32 each. The slow one's first piece has 16.
+  CHECK(work.by_slow <= 20);
 }
 
 TEST_CASE("workers that fell asleep wake up", "[unit]") {
@@ -206,7 +241,7 @@ TEST_CASE("kernels flush or keep denormals on every thread, and the caller's mod
       static_cast<volatile float*>(b[0])[i] = smallest * 0.5f;
     }
   };
-  const tcc_status status = tcc_rt_pool_run(p.pool, halve, buffers, 3);
+  const tcc_status status = tcc_rt_pool_run_each(p.pool, halve, buffers);
   const unsigned after = _mm_getcsr();
   _mm_setcsr(mode);
   REQUIRE(status == TCC_OK);
@@ -223,6 +258,7 @@ TEST_CASE("wrong pool arguments are named", "[unit][errors]") {
   Pool p(2, 0);
   REQUIRE(tcc_rt_pool_run(p.pool, nullptr, nullptr, 4) == TCC_ERROR_INVALID_ARGUMENT);
   REQUIRE(tcc_rt_pool_run(p.pool, count_visits, nullptr, -1) == TCC_ERROR_INVALID_ARGUMENT);
+  REQUIRE(tcc_rt_pool_run_each(p.pool, nullptr, nullptr) == TCC_ERROR_INVALID_ARGUMENT);
   tcc_rt_pool_destroy(nullptr);
 }
 
@@ -291,7 +327,7 @@ TEST_CASE("beside bound workers the caller has a CPU of its own, and its own one
   };
   void* buffers[] = {&seen};
   tcc_rt_pool_bind_caller(bound.pool);
-  const tcc_status status = tcc_rt_pool_run(bound.pool, note, buffers, 2);
+  const tcc_status status = tcc_rt_pool_run_each(bound.pool, note, buffers);
   tcc_rt_pool_release_caller(bound.pool);
   REQUIRE(status == TCC_OK);
   REQUIRE(seen.sets.size() == 2);
@@ -359,7 +395,7 @@ TEST_CASE("a worker leaves the caller's CPU", "[unit]") {
   void* buffers[] = {&places};
   bool apart = false;
   for (int i = 0; i < 1000 && !apart; ++i) {
-    REQUIRE(tcc_rt_pool_run(p.pool, note_cpu, buffers, 2) == TCC_OK);
+    REQUIRE(tcc_rt_pool_run_each(p.pool, note_cpu, buffers) == TCC_OK);
     CHECK(places.first == cpu);
     apart = places.second != cpu;
   }
@@ -378,7 +414,7 @@ TEST_CASE("fork and join are cheap", "[.][bench]") {
   for (int round = 0; round < 5; ++round) {
     const auto start = std::chrono::steady_clock::now();
     constexpr int kRuns = 100000;
-    for (int i = 0; i < kRuns; ++i) tcc_rt_pool_run(p.pool, count_visits, buffers, 2);
+    for (int i = 0; i < kRuns; ++i) tcc_rt_pool_run_each(p.pool, count_visits, buffers);
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
     WARN("fork-join of 2 threads: " << took.count() / kRuns << " us");
   }

@@ -189,9 +189,9 @@ uint64_t tcc_rt_cpu_feature(const char* name);
 tcc_status tcc_rt_require_cpu(uint64_t needed);
 
 // --- pool ---------------------------------------------------------------------------------------------------------
-// Fork-join over `threads` threads, the caller's included; one thread means that no thread is made. Ranges are cut
-// statically, so which index runs with which others depends only on extent and threads. Workers wait awake for
-// spin_us, then sleep. Kernels run with round-to-nearest on every thread, and with denormals flushed unless the pool
+// Fork-join over `threads` threads, the caller's included; one thread means that no thread is made. Each thread begins
+// with a contiguous range of its own, the same for equal extents, and then takes pieces of the ranges of threads that are
+// behind: a slow or disturbed core gets less to do. Workers wait awake for spin_us, then sleep. Kernels run with round-to-nearest on every thread, and with denormals flushed unless the pool
 // keeps them.
 
 typedef struct tcc_rt_pool tcc_rt_pool;
@@ -214,6 +214,9 @@ void tcc_rt_pool_release_caller(tcc_rt_pool* pool);
 // Runs fn over [0, extent) and returns when all of it is done. A call from inside a running fn, or from a second
 // thread meanwhile, is refused with TCC_ERROR_BUSY and runs nothing.
 tcc_status tcc_rt_pool_run(tcc_rt_pool* pool, tcc_rt_launch_fn fn, void* const* buffers, int64_t extent);
+
+// Runs fn over [i, i + 1) on thread i, for each of the pool's threads; otherwise as tcc_rt_pool_run.
+tcc_status tcc_rt_pool_run_each(tcc_rt_pool* pool, tcc_rt_launch_fn fn, void* const* buffers);
 
 // All launches of one kernel, in order.
 tcc_status tcc_rt_run_kernel(tcc_rt_pool* pool, const tcc_rt_kernel* kernel, void* const* buffers);

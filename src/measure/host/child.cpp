@@ -228,13 +228,10 @@ class HostProgram : public LoadedProgram {
   std::vector<void*> pointers_;
 };
 
-// A range of as many indices as there are threads gives each of them one.
 void run_everywhere(const runtime::HostPool& pool, void (*work)()) {
   void* const context[] = {reinterpret_cast<void*>(work)};
-  auto each = [](void* const* buffers, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) reinterpret_cast<void (*)()>(buffers[0])();
-  };
-  (void)tcc_rt_pool_run(pool.handle(), each, context, pool.threads());
+  auto each = [](void* const* buffers, int64_t, int64_t) { reinterpret_cast<void (*)()>(buffers[0])(); };
+  (void)tcc_rt_pool_run_each(pool.handle(), each, context);
 }
 
 class HostRunner : public Runner {
