@@ -23,6 +23,20 @@ void* tcc_rt_allocate_workspace(const tcc_rt_plan* plan) {
   return memory;
 }
 
+// The weights are pages of the library's file. They are mapped at once, since otherwise the first run would take a fault
+// for each page, and a page whose elements are all masked off would never come: processors skip such a load slowly,
+// hundreds of nanoseconds each time. Advice only: kernels before Linux 5.14 do not know it.
+static void map_weights(const tcc_rt_plan* plan) {
+#ifdef MADV_POPULATE_READ
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t begin = (uintptr_t)plan->weights / page * page;
+  const uintptr_t end = (uintptr_t)plan->weights + plan->info.weights_bytes;
+  if (plan->info.weights_bytes > 0) madvise((void*)begin, end - begin, MADV_POPULATE_READ);
+#else
+  (void)plan;
+#endif
+}
+
 static tcc_status read_options(const tcc_create_options* given, tcc_create_options* options) {
   memset(options, 0, sizeof *options);
   if (!given) return TCC_OK;
@@ -62,6 +76,7 @@ static tcc_status fill_context(tcc_context* context, const tcc_create_options* o
                        "create options: TCC_CREATE_KEEP_DENORMALS is for models on a CPU; leave it out");
   }
   if (plan->gpu) return plan->gpu->ops->create(context, options);
+  map_weights(plan);
   if (plan->info.workspace_bytes > 0 && !(options->flags & TCC_CREATE_NO_WORKSPACE)) {
     context->workspace = tcc_rt_allocate_workspace(plan);
     if (!context->workspace) {
