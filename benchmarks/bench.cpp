@@ -155,9 +155,9 @@ int run(int argc, char** argv) {
   app.add_option("--seconds", seconds, "about how long each row runs")->check(CLI::Range(0.05, 600.0));
   app.add_option("--json", json_file, "write the rows to this file ('-': standard output)");
   CLI::Option* trials = app.add_option("--trials", given_options.trials,
-                                       "cpu-ops, metaschedule-ops: trials for each operator; models, end-to-end: for "
-                                       "each task; and for each number of threads; 0 "
-                                       "(models, end-to-end): what --db has");
+                                       "cpu-ops, metaschedule-ops: trials for each operator; random-ops, models, "
+                                       "end-to-end: for each task; and for each number of threads; 0: random-ops does "
+                                       "not tune, models and end-to-end take what --db has");
   trials->check(CLI::Range(int64_t{0}, int64_t{1'000'000}));
   app.add_option("--time", given_options.time,
                  "models, end-to-end: tuning time of a network and number of threads, as 10m; each call with the same "

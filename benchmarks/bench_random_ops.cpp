@@ -1,6 +1,7 @@
-// Operators that nobody chose, beside ONNX Runtime: each is drawn, tuned with 64 trials or for 20 seconds, built, and
-// timed in turns with the peer on the same cores. A seed repeats a run, and a row's name repeats a row. With --keep, an
-// interrupted run goes on; a row of times is forgotten when its model or the number of trials changes.
+// Operators that nobody chose, beside ONNX Runtime: each is drawn, tuned with 64 trials or for 20 seconds (--trials 0:
+// not at all), built, and timed in turns with the peer on the same cores. A seed repeats a run, and a row's name repeats
+// a row. With --keep, an interrupted run goes on; a row of times is forgotten when its model or the number of trials
+// changes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -96,7 +97,7 @@ class RandomOps {
     TCC_TRY_VOID(write_file(file, drawn.model));
     const Network network{fmt::format("r{:03}", i), file, std::nullopt};
     const NetworkBench bench(folder_, {kTime, trials_, options().db, false});
-    TCC_TRY_VOID(bench.tune(network, threads));
+    if (trials_ > 0) TCC_TRY_VOID(bench.tune(network, threads));
     TCC_TRY(std::string library, bench.build(network, threads));
     Contestant own = bench.start_library(library, threads, cpus);
     if (!own.failure.empty()) return environment_error("{}: {}", drawn.description, own.failure);
