@@ -5,7 +5,7 @@
 
 namespace tcc::lower {
 
-constexpr int64_t kMaxVector = 64;                                   // elements; wider ones only lengthen the code
+constexpr int64_t kMaxVector = 128;                                  // elements; wider ones only lengthen the code
 constexpr int64_t kSafeHostLocalBytes = target::kMaxStackBytes / 4;  // whatever the padding
 constexpr int64_t kMaxHostTempBytes = int64_t{1} << 32;
 // Serial launches keep up to this much on the stack; larger buffers become workspace.

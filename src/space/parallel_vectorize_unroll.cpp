@@ -1,8 +1,12 @@
 // Parallel-vectorize-unroll, done concretely: every nest that no module has scheduled gets its outer spatial loops
-// fused and run in parallel and its innermost spatial loop vectorized. Spatial kernels have a variant that fuses
-// everything first, for tensors whose last axis is short. A last variant only runs the outer loops in parallel.
+// fused and run in parallel and its innermost spatial loop vectorized, last axes as one where that fills vectors.
+// Spatial kernels have a variant that fuses everything first, where that keeps vectors or nothing makes any. A last
+// variant only runs the outer loops in parallel, where vectors may be slower than single elements.
+
+#include <set>
 
 #include "space/access.h"
+#include "tcc/analysis/lanes.h"
 #include "tcc/ir/query.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
@@ -40,31 +44,39 @@ bool reads_across(const Block& block) {
 }
 
 // May a vector of one index over all axes go through the load as it goes through the result? Not where it reads one
-// number for a run of results, or one run again and again, and vectors cross the runs' ends.
+// number for a run of results, one run again and again, or parts of longer rows, and vectors cross the runs' ends.
 bool keeps_vectors(const Kernel& k, const Block& block, const Load& load, int64_t lanes) {
   const std::vector<Id> loops = schedule::loops_of(k, block.id);
+  struct Axis {
+    int64_t extent = 0;
+    bool moves = false;
+    std::optional<int64_t> stride;
+  };
   int64_t run = 1;
-  bool last = false, begun = false;
+  std::optional<Axis> last;
   for (size_t i = block.iters.size(); i-- > 0;) {
+    const Id iter = block.iters[i].id;
     const int64_t extent = int_value(find_loop(k.root, loops[i])->extent);
     if (extent == 1) continue;
-    const bool moves =
-        std::any_of(load.indices.begin(), load.indices.end(), [&](Expr e) { return mentions(e, block.iters[i].id); });
-    if (begun && moves != last) return run % lanes == 0;
-    begun = true, last = moves;
+    const Axis axis{extent,
+                    std::any_of(load.indices.begin(), load.indices.end(), [&](Expr e) { return mentions(e, iter); }),
+                    analysis::flat_stride(k, load.buffer, load.indices, iter)};
+    if (last &&
+        !(axis.stride && last->stride ? *axis.stride == *last->stride * last->extent : axis.moves == last->moves))
+      return run % lanes == 0;
+    last = axis;
     run *= extent;
   }
   return true;
 }
 
-// One index over all axes costs divisions for each vector. Where a load has a condition, another order of its axes or
-// fewer of them, lanes are computed one by one, too: only last axes shorter than half a vector are worth that.
-bool gains_by_fusing(const Kernel& k, const Block& block, int64_t lanes) {
-  bool plain = !reads_across(block);
-  visit_loads(block.body,
-              [&](const Load& load) { plain &= load.predicate == nullptr && keeps_vectors(k, block, load, lanes); });
-  const int64_t last = int_value(find_loop(k.root, schedule::loops_of(k, block.id).back())->extent);
-  return plain || 2 * last < lanes;
+int64_t last_extent(const Kernel& k, const Block& block) {
+  return int_value(find_loop(k.root, schedule::loops_of(k, block.id).back())->extent);
+}
+
+// How much of the lanes vectors of this width use.
+double used_lanes(int64_t width, int64_t lanes) {
+  return static_cast<double>(width) / static_cast<double>((width + lanes - 1) / lanes * lanes);
 }
 
 // The vector that divides the extent and leaves the fewest lanes idle, the shortest of equals. 0: the divisors fill
@@ -75,10 +87,110 @@ int64_t fullest_vector(int64_t extent, int64_t lanes, int64_t limit) {
   int64_t best = 0;
   double best_share = 0.5;
   for (int64_t d = 2; d <= std::min(extent, limit); ++d) {
-    const double share = static_cast<double>(d) / static_cast<double>((d + lanes - 1) / lanes * lanes);
+    const double share = used_lanes(d, lanes);
     if (extent % d == 0 && share > best_share) best = d, best_share = share;
   }
   return best;
+}
+
+// The last axes that become one loop, and its vector.
+struct LastAxes {
+  size_t count = 1;
+  int64_t extent = 0;
+  int64_t vector = 0;  // 0: none
+  // Of the lanes of all registers. A rest costs more than its lanes: it takes a copy of the code, under masks.
+  double used(int64_t lanes) const {
+    if (vector == 0) return 0;
+    if (extent % vector == 0) return used_lanes(vector, lanes);
+    const int64_t vectors = (extent + vector - 1) / vector;
+    return 0.95 * used_lanes(vector, lanes) * static_cast<double>(extent) / static_cast<double>(vectors * vector);
+  }
+};
+
+// Do the lanes of a vector over the last axes read a few windows of memory, register by register?
+bool reads_windows(const analysis::Operand& o, const std::vector<int64_t>& extents, const LastAxes& last,
+                   int64_t lanes) {
+  if (o.load != nullptr && o.load->predicate != nullptr) return false;
+  std::set<int64_t> elements;
+  for (int64_t l = 0; l < last.vector; ++l) {
+    int64_t rest = l, element = 0;
+    for (size_t i = extents.size(); i-- > extents.size() - last.count; rest /= extents[i]) {
+      if (!o.stride[i]) return false;
+      element += rest % extents[i] * *o.stride[i];
+    }
+    elements.insert(element);
+    if (l + 1 < last.vector && (l + 1) % lanes != 0) continue;
+    int64_t windows = 0, low = 0;
+    for (int64_t e : elements)
+      if (windows == 0 || e - low >= lanes) ++windows, low = e;
+    if (windows > 1 && !analysis::are_few_windows(windows, std::min(last.vector, lanes))) return false;
+    elements.clear();
+  }
+  return true;
+}
+
+// Last axes make fuller vectors as one. Where the result and every load pass through them as through a single one, like
+// the rows and columns of a plane of 7 x 7 with a factor for each channel, any vector serves. Otherwise its lanes must
+// differ by constants: it has whole inner axes, as in rows that are woven into one another.
+LastAxes choose_last_axes(const Kernel& k, const Block& block, int64_t lanes, int64_t limit) {
+  const bool across = reads_across(block);
+  const int64_t extent = last_extent(k, block);
+  LastAxes best{1, extent, across ? 0 : fullest_vector(extent, lanes, limit)};
+  const auto may_leave_rest = [](const LastAxes& a) { return a.extent >= 4 * a.vector; };
+  if (const LastAxes uneven{1, extent, lanes};
+      !across && may_leave_rest(uneven) && uneven.used(lanes) > best.used(lanes))
+    best = uneven;
+  const std::optional<NaiveNest> nest = naive_nest(k, block);
+  if (!nest || best.used(lanes) == 1) return best;
+  std::vector<const analysis::Operand*> accesses{&nest->result};
+  for (const analysis::Operand& o : nest->operands) accesses.push_back(&o);
+  const auto all = [&](auto&& holds) { return std::all_of(accesses.begin(), accesses.end(), holds); };
+  LastAxes now{1, extent, 0};
+  bool as_one = !across;
+  constexpr double kFull = 0.7;  // of the lanes: further axes are not worth shuffles
+  // Strides of an iterator with groups are those inside of a group.
+  for (size_t i = nest->extents.size() - 1; i-- > 0 && nest->group[i] == 0 && nest->group[i + 1] == 0;) {
+    const int64_t inner = now.extent, outer = nest->extents[i];
+    as_one = as_one && all([&](const analysis::Operand* o) {
+               return (o->load == nullptr || o->load->predicate == nullptr) && o->stride[i] && o->stride[i + 1] &&
+                      *o->stride[i] == *o->stride[i + 1] * nest->extents[i + 1];
+             });
+    if (!as_one && (best.used(lanes) >= kFull || inner > limit)) break;
+    now = {now.count + 1, inner * outer, 0};
+    if (as_one) {
+      now.vector = fullest_vector(now.extent, lanes, limit);
+      if (now.used(lanes) > best.used(lanes)) best = now;
+      continue;
+    }
+    for (int64_t d = 1; d <= outer && d * inner <= limit; ++d) {
+      now.vector = d * inner;
+      if ((outer % d == 0 || may_leave_rest(now)) && now.used(lanes) > best.used(lanes) &&
+          all([&](const analysis::Operand* o) { return reads_windows(*o, nest->extents, now, lanes); }))
+        best = now;
+    }
+  }
+  return best;
+}
+
+// One index over all axes costs divisions for each vector. Where a load has a condition, another order of its axes or
+// fewer of them, lanes are computed one by one, too: only last axes that make no vectors are worth that.
+bool gains_by_fusing(const Kernel& k, const Block& block, int64_t lanes, int64_t limit) {
+  bool plain = !reads_across(block);
+  visit_loads(block.body,
+              [&](const Load& load) { plain &= load.predicate == nullptr && keeps_vectors(k, block, load, lanes); });
+  return plain || (2 * last_extent(k, block) < lanes && choose_last_axes(k, block, lanes, limit).used(lanes) < 0.5);
+}
+
+// Single elements are slower for certain: every access is plain, and vectors are full enough.
+bool makes_vectors(const Kernel& k, const Block& block, int64_t lanes, int64_t limit) {
+  const std::optional<NaiveNest> nest = naive_nest(k, block);
+  if (!nest || nest->extents.empty() || nest->is_reduction()) return false;
+  bool plain = true;
+  visit_loads(block.body, [&](const Load& load) { plain &= load.predicate == nullptr; });
+  for (const analysis::Operand& o : nest->operands)
+    plain &= std::all_of(o.stride.begin(), o.stride.end(), [](const auto& stride) { return stride.has_value(); });
+  plain &= std::all_of(nest->group.begin(), nest->group.end(), [](int64_t group) { return group == 0; });
+  return plain && choose_last_axes(k, block, lanes, limit).used(lanes) > 0.5;
 }
 
 bool mark(Schedule& s, const std::string& name, Form form, const target::Target& target, const SpaceOptions& options) {
@@ -99,21 +211,18 @@ bool mark(Schedule& s, const std::string& name, Form form, const target::Target&
           s, [&](Schedule& trial) { trial.reorder(spatial, reduce); });  // so that the spatial ones may run in parallel
     return fuse_parallel(s, spatial);
   }
-  int64_t lanes = vector_lanes(target);
-  const bool across = reads_across(*found);
-  if (form == Form::kFused && !gains_by_fusing(s.kernel(), *found, lanes)) form = Form::kLastAxis;
-  LoopRv inner = spatial.back();
-  int64_t extent = extents.back();
+  const int64_t lanes = vector_lanes(target), limit = options.max_innermost, widest = 2 * limit;
+  if (form == Form::kFused && !gains_by_fusing(s.kernel(), *found, lanes, widest)) form = Form::kLastAxis;
+  LastAxes last = choose_last_axes(s.kernel(), *found, lanes, widest);
   if (form == Form::kFused) {
-    inner = spatial.size() > 1 ? s.fuse(spatial) : spatial[0];
-    extent = 1;
-    for (int64_t e : extents) extent *= e;
-    spatial.clear();
-  } else {
-    spatial.pop_back();
+    last = {spatial.size(), 1, 0};
+    for (int64_t e : extents) last.extent *= e;
+    if (!reads_across(*found)) last.vector = fullest_vector(last.extent, lanes, limit);
   }
-  const int64_t limit = options.max_innermost;
-  const int64_t vector = across ? 0 : fullest_vector(extent, lanes, limit);
+  const size_t first = spatial.size() - last.count;
+  const LoopRv inner = last.count > 1 ? s.fuse(std::span(spatial).subspan(first)) : spatial.back();
+  spatial.resize(first);
+  const int64_t extent = last.extent, vector = last.vector;
   std::vector<LoopRv> parts;
   if (vector > 0) {
     // Programs with shorter vectors are up to 20 times slower, and no others are faster.
@@ -140,22 +249,26 @@ bool mark(Schedule& s, const std::string& name, Form form, const target::Target&
 
 Ways parallel_vectorize_unroll(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
   std::vector<std::string> open;
-  bool fusible = false;
+  const int64_t lanes = vector_lanes(target), widest = 2 * options.max_innermost;
+  bool fusible = false, vectors = true;
   for (const Block* block : collect_blocks(state.kernel().root)) {
     if (has_scheduled_loop(state.kernel(), block->id)) continue;
     std::optional<NaiveNest> nest = naive_nest(state.kernel(), *block);
     const bool stores_many = !nest && is_map_of_many(state.kernel(), *block);
     if (!nest && !stores_many) continue;
     open.push_back(name_hint(state.kernel(), block->id));
+    vectors &= makes_vectors(state.kernel(), *block, lanes, widest);
     fusible |= stores_many || (!nest->is_reduction() && nest->extents.size() > 1 &&
-                               gains_by_fusing(state.kernel(), *block, vector_lanes(target)));
+                               gains_by_fusing(state.kernel(), *block, lanes, widest));
   }
   if (open.empty()) return {state};
   // Beside a tiled anchor what is left over is a small part of the work: one form is enough.
   bool beside_anchor = open.size() < collect_blocks(state.kernel().root).size();
   Ways ways;
   for (Form form : {Form::kLastAxis, Form::kFused, Form::kParallelOnly}) {
-    if ((form == Form::kFused && !fusible) || (form != Form::kLastAxis && beside_anchor)) continue;
+    if ((form == Form::kFused && !fusible) || (form == Form::kParallelOnly && vectors) ||
+        (form != Form::kLastAxis && beside_anchor))
+      continue;
     Schedule s = state;
     for (const std::string& name : open) {
       Schedule trial = s;

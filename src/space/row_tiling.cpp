@@ -17,16 +17,20 @@
 namespace tcc::space {
 namespace {
 
+// A single reduction of rows: shorter ones are not worth partial results, longer ones are read along their elements.
+constexpr int64_t kLeastVectors = 2, kLongVectors = 8;
+
 struct Rows {
   NaiveNest last;                   // writes the output
   std::vector<std::string> others;  // in program order
   std::vector<bool> is_row;         // per iterator of `last`
-  bool tiles_too = false;           // a single reduction, which multi-level tiling understands as well
+  bool single = false;              // a single reduction
+  bool tiles_too = false;           // rows so short that multi-level tiling's lanes across them compete
 };
 
 // Every operand runs along the reduction in steps of one and none is used for two results: a sum of each row's own
 // elements. Several reduction iterators count as the one that they make together.
-bool reduces_rows(const NaiveNest& nest, int64_t lanes) {
+bool reduces_rows(const NaiveNest& nest, int64_t least) {
   int64_t length = 1;
   for (size_t i = nest.extents.size(); i-- > 0;) {
     for (const analysis::Operand& o : nest.operands) {
@@ -35,7 +39,7 @@ bool reduces_rows(const NaiveNest& nest, int64_t lanes) {
     }
     if (nest.reduce[i]) length *= nest.extents[i];
   }
-  return !nest.loads.empty() && length >= 2 * lanes;
+  return !nest.loads.empty() && length >= least;
 }
 
 std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
@@ -44,14 +48,16 @@ std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
   for (const Block* b : blocks)
     if (b->init != nullptr) reductions.push_back(b);
   if (reductions.empty()) return std::nullopt;
-  bool single = reductions.size() == 1;
+  const bool single = reductions.size() == 1;
+  bool tiles_too = false;
   if (single) {
     std::optional<NaiveNest> nest = naive_nest(k, *reductions[0]);
-    if (!nest || !nest->is_reduction() || !reduces_rows(*nest, lanes)) return std::nullopt;
+    if (!nest || !nest->is_reduction() || !reduces_rows(*nest, kLeastVectors * lanes)) return std::nullopt;
+    tiles_too = !reduces_rows(*nest, kLongVectors * lanes);
   }
   std::optional<NaiveNest> last = naive_nest(k, *blocks.back());
   if (!last || (last->is_reduction() && blocks.size() > 1)) return std::nullopt;
-  Rows rows{*last, {}, std::vector<bool>(last->extents.size(), true), single};
+  Rows rows{*last, {}, std::vector<bool>(last->extents.size(), true), single, tiles_too};
   bool any = last->is_reduction();
   for (size_t i = 0; i < rows.is_row.size(); ++i) rows.is_row[i] = !last->reduce[i];
   for (size_t b = 0; b + 1 < blocks.size(); ++b) {
@@ -210,7 +216,7 @@ Ways row_tiling(const Schedule& state, const target::Target& target, const Space
   if (!rows) return {state};
   Ways ways;
   for (bool across : {false, true}) {
-    if (rows->tiles_too ? across : !is_sensible(*rows, across)) continue;
+    if (rows->single ? across : !is_sensible(*rows, across)) continue;
     ways.attempt(state, [&](Schedule& s) { return tile(s, *rows, across, target); });
   }
   return rows->tiles_too ? ways.or_also(state) : ways.or_else(state);

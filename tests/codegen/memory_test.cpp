@@ -276,6 +276,31 @@ TEST_CASE("strided lanes at an edge need no gather", "[codegen]") {
   }
 }
 
+TEST_CASE("rows that are woven into one another are read in windows, up to the last element", "[codegen]") {
+  // y[i, s] = x[s, i] for a few rows s, all in one vector; the input ends in front of a page that nobody may touch.
+  for (int64_t rows : {2, 3, 4})
+    for (int64_t n : {3, 8, 16, 29})
+      for (const target::Target& target : runnable_targets()) {
+        INFO(target.name << ": " << rows << " rows of " << n);
+        Nest t;
+        const ir::Buffer *x = t.input("x", Type::kF32, {rows, n}), *y = t.output("y", Type::kF32, {n, rows});
+        ir::Stmt root = t.loop(rows * n, LoopKind::kVectorized, [&](ir::Expr v) {
+          ir::Expr i = t.b().floor_div(v, t.i(rows)), s = t.b().floor_mod(v, t.i(rows));
+          return t.store(y, {i, s}, t.b().mul(t.load(x, {s, i}), t.b().real(2)));
+        });
+        HostOptions options;
+        options.want_ir = true;
+        Compiled code = compile(t.lowered(root), target, options);
+        if (target.cpu.vector_bits == 512 && rows < 4)
+          CHECK(code.artifact.source.find("masked.gather") == std::string::npos);
+        Guarded a(rows * n), out(rows * n);
+        for (int64_t i = 0; i < rows * n; ++i) a[i] = static_cast<float>(i % 23) + 1, out[i] = -1;
+        code.run({a.data(), out.data()});
+        for (int64_t i = 0; i < n; ++i)
+          for (int64_t s = 0; s < rows; ++s) REQUIRE(out[i * rows + s] == 2 * a[s * n + i]);
+      }
+}
+
 TEST_CASE("two launches share a workspace", "[codegen]") {
   int64_t n = 100;
   Nest t;

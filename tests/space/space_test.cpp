@@ -110,8 +110,86 @@ TEST_CASE("design spaces keep the meaning of every kind of task") {
         check_close(code, want);
       }
     }
-    CHECK(programs.size() > 1);
+    CHECK(!programs.empty());
   }
+}
+
+namespace {
+
+// The widths of the vector loops of a kernel's programs.
+std::set<int64_t> vector_widths(const char* text, const target::Target& target) {
+  auto kernel = ir::parse(text);
+  REQUIRE(kernel.has_value());
+  std::set<int64_t> widths;
+  for (const schedule::Trace& trace : space::generate_space(*kernel, target)) {
+    ir::Legal<space::Sketch> sketch = space::make_sketch(trace, *kernel, target);
+    REQUIRE(sketch.has_value());
+    ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, trace.decisions, target, std::make_shared<Arena>());
+    REQUIRE(nest.has_value());
+    ir::visit(nest->root, [&](ir::Stmt s) {
+      const ir::Loop* l = ir::as<ir::Loop>(s);
+      if (l != nullptr && l->loop_kind == ir::LoopKind::kVectorized) widths.insert(ir::int_value(l->extent));
+      return true;
+    });
+  }
+  return widths;
+}
+
+constexpr const char* kWoven = R"(kernel built {
+  input x: f32[5, 2, 2, 41, 41]
+  output out: f32[5, 41, 2, 41, 2]
+  for i0 in 5 {
+    for i1 in 41 {
+      for i2 in 2 {
+        for i3 in 41 {
+          for i4 in 2 {
+            block transpose(v0: spatial 5 = i0, v1: spatial 41 = i1, v2: spatial 2 = i2, v3: spatial 41 = i3, v4: spatial 2 = i4) {
+              out[v0, v1, v2, v3, v4] = x[v0, v2, v4, v1, v3]
+            }
+          }
+        }
+      }
+    }
+  }
+}
+)";
+constexpr const char* kPart = R"(kernel built {
+  input x: f32[5, 82, 82]
+  output out: f32[5, 80, 79]
+  for i0 in 5 {
+    for i1 in 80 {
+      for i2 in 79 {
+        block slice(v0: spatial 5 = i0, v1: spatial 80 = i1, v2: spatial 79 = i2) {
+          out[v0, v1, v2] = x[v0, v1, v2 + 1]
+        }
+      }
+    }
+  }
+}
+)";
+constexpr const char* kPlanes = R"(kernel built {
+  input x: f32[64, 7, 7]
+  input y: f32[64]
+  output out: f32[64, 7, 7]
+  for i0 in 64 {
+    for i1 in 7 {
+      for i2 in 7 {
+        block mul(v0: spatial 64 = i0, v1: spatial 7 = i1, v2: spatial 7 = i2) {
+          out[v0, v1, v2] = x[v0, v1, v2] * y[v0]
+        }
+      }
+    }
+  }
+}
+)";
+
+}  // namespace
+
+TEST_CASE("short last axes fill vectors together, where lanes stay in a few windows of memory") {
+  const target::Target target = named_target("x86-64-v4");
+  CHECK(vector_widths(kWoven, target) == std::set<int64_t>{82});
+  CHECK(vector_widths(kPart, target) == std::set<int64_t>{79});
+  CHECK(vector_widths(kPlanes, target) == std::set<int64_t>{49});
 }
 
 TEST_CASE("contractions get a local accumulator, vector loops and one parallel loop") {

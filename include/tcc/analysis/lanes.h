@@ -1,6 +1,7 @@
 // The lanes of a vectorized loop on a CPU: flat addresses, and how an index moves from lane to lane.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -45,6 +46,10 @@ inline bool is_vector_run(int64_t run, int64_t element_bytes) {
 // Vectors of `piece` elements that cover `span` elements are few enough to load all of them and pick the lanes.
 inline bool is_cheap_cover(int64_t span, int64_t piece, int64_t lanes) {
   return (span + piece - 1) / piece <= (piece == lanes ? 4 : 2);
+}
+// Windows of a register's width, each of which is read once, cost less than reading each of these lanes by itself.
+inline bool are_few_windows(int64_t windows, int64_t lanes) {
+  return lanes >= 4 && windows <= std::max<int64_t>(3, lanes / 4);
 }
 // Does an access of these lanes, without a mask, touch single elements? Neither runs nor a cheap cover serve it.
 bool lanes_are_apart(const std::vector<int64_t>& offsets, int64_t element_bytes, bool store);

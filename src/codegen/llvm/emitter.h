@@ -175,6 +175,10 @@ class Emitter {
   llvm::Type* memory_type(ir::Type type);
   llvm::Constant* zero_page();
 
+  // --- lanes of a few windows (lane_windows.cpp) ---
+  llvm::Value* load_window(const BufferSlot& slot, ir::Expr uniform, ir::Interval window, int64_t width, Val mask);
+  llvm::Value* load_windows(const BufferSlot& slot, const LaneSplit& split, Val mask);
+
   // --- transposes (transpose_accesses.cpp) ---
   void note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store);
   void close_run(ir::Id buffer);

@@ -381,6 +381,8 @@ Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Gua
       }
     } else {
       raw = load_strided(slot, *at.split, guard.mask);
+      // Elements of local buffers should stay in registers.
+      if (raw == nullptr && !slot.local) raw = load_windows(slot, *at.split, guard.mask);
     }
   }
   if (raw == nullptr) {
