@@ -78,6 +78,19 @@ struct Ins {
   int32_t uses = 0;  // row of KernelCode::uses; 0: none
 };
 
+// What an instruction reads and writes, to follow values that nothing has defined (ptx_undefined.cpp). A register goes
+// by its place, a predicate by predicate_value().
+struct Flow {
+  // What becomes of an undefined operand. kPasses: the results are undefined. kChooses: they are where selp picks it.
+  // kAnd, kOr: they are unless the other predicate decides alone. kUses: that is a finding.
+  enum class Rule : uint8_t { kPasses, kChooses, kAnd, kOr, kUses };
+  Rule rule = Rule::kUses;
+  std::vector<int32_t> reads, writes;
+};
+inline int32_t predicate_value(int32_t number) {
+  return -1 - number;
+}
+
 // name, text: what the special registers are called
 // The entries are set by hand, as clang-format sets them anew each time.
 // clang-format off
@@ -137,6 +150,7 @@ struct KernelCode {
   std::vector<std::string> params;  // pointers, then tensor maps
   size_t pointers = 0;
   std::vector<Ins> code;
+  std::vector<Flow> flows;           // of each instruction
   std::vector<int32_t> extra;        // places of vector operands
   std::vector<std::byte> constants;  // rows; place -1 - n is the row at byte n
   int32_t register_bytes = 0;

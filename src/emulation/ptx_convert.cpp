@@ -189,7 +189,7 @@ void select_cvt(Selector& x) {
   x.need(pair ? 3 : 2, pair ? 3 : 2);
   const Type element = *to == Type::kF16x2 ? Type::kF16 : *to == Type::kBF16x2 ? Type::kBF16 : *to;
   int to_bytes = 4, from_bytes = 4;
-  x.ins.d = x.any_register(x.at(0), to_bytes);
+  x.ins.d = x.any_result(x.at(0), to_bytes);
   if (x.at(1).kind == Operand::Kind::kRegister) {
     x.ins.a = x.any_register(x.at(1), from_bytes);
   } else {

@@ -122,6 +122,7 @@ void Machine::start_block(Block& b, int64_t index) {
     w->done = w->at_barrier = w->at_collective = w->at_wait = 0;
     w->fenced.fill(nullptr);
     w->finished.fill(nullptr);
+    w->undefined.clear();
     w->products.clear();
     w->product_group = w->product_count = 0;
     w->fences = 1;
@@ -156,6 +157,8 @@ void Machine::run_lanes(Warp& w, uint32_t lanes, int32_t pc, int64_t& budget) {
     ++count;
     if (i.uses != 0 && active != 0) [[unlikely]]
       note_uses(w, i);
+    if (!w.undefined.empty()) [[unlikely]]
+      follow_undefined(w, i, lanes, active);
     switch (i.kind) {
       case Kind::kPlain:
         if (active != 0) i.run(w, i, active);

@@ -127,6 +127,16 @@ struct LaneCopies {
   int64_t group = 0;  // of what is issued next
 };
 
+// A load of bytes that nothing has written, and in which lanes a register or predicate holds what comes of it.
+struct UndefinedLoad {
+  const Ins* ins = nullptr;
+  std::string what;
+};
+struct UndefinedValue {
+  uint32_t lanes = 0;
+  std::shared_ptr<const UndefinedLoad> load;  // of one of the lanes
+};
+
 struct Warp {
   std::byte* regs = nullptr;
   const std::byte* constants = nullptr;
@@ -146,6 +156,7 @@ struct Warp {
   std::array<SharedClock, kLanes> fenced;                     // generic writes that the asynchronous proxy sees
   std::array<SharedClock, kLanes> finished;                   // reads, and writes by copies, in other blocks
   std::array<LaneCopies, kLanes> copies;
+  std::map<int32_t, UndefinedValue> undefined;  // by the name that Flow gives values
   std::vector<PendingProduct> products;
   int64_t product_group = 0, product_count = 0, fences = 0;
   std::vector<int32_t> in_flight;   // by accumulator: products
@@ -236,6 +247,9 @@ struct Machine {
   void check_end(Block& b);
   void explain_deadlock();
 
+  // ptx_undefined.cpp: before an instruction that `lanes` have reached, and that the guard lets `active` execute.
+  void follow_undefined(Warp& w, const Ins& ins, uint32_t lanes, uint32_t active);
+
   // ptx_order.cpp: who did what before whom.
   bool ordered(const Warp& w, int lane, const Region& region, uint32_t thread, uint32_t when) const;
   // The `before` of a thread, "read" or "write", is not ordered before this `now`.
@@ -320,7 +334,9 @@ Result<void> launch_into(const PtxModule& module, const codegen::Launch& launch,
                          const PtxOptions& options, PtxReport& report, std::vector<std::vector<bool>>* written);
 
 // Memory (ptx_memory.cpp). The checked place of an access, nullptr after a finding.
-std::byte* read_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes);
+// `unwritten` receives a bit for each byte that nothing has written; nullptr: that is a finding.
+std::byte* read_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes,
+                      uint32_t* unwritten = nullptr);
 std::byte* write_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes);
 // A place in shared memory of this block or another of the cluster; nullptr after a finding.
 Region* shared_region(Warp& w, const Ins& ins, int lane, uint64_t address, int bytes, int64_t& offset, Block** owner);

@@ -8,6 +8,8 @@
 namespace tcc::emulation {
 namespace {
 
+constexpr std::string_view kUnwritten = ": nothing has written it";
+
 struct Place {
   Region* region = nullptr;
   int64_t offset = 0;
@@ -104,8 +106,17 @@ void report_contents(Warp& w, const Ins& ins, int lane, const Region& region, in
     w.machine->report(FindingKind::kUninitialised, w, lane, ins,
                       place + ": an asynchronous copy to it has not been waited for");
   } else {
-    w.machine->report(FindingKind::kUninitialised, w, lane, ins, place + ": nothing has written it");
+    w.machine->report(FindingKind::kUninitialised, w, lane, ins, place + std::string(kUnwritten));
   }
+}
+// A bit for each byte that nothing has written; 0 where other bytes are wrong, too.
+uint32_t unwritten_bytes(const uint8_t* contents, int bytes) {
+  uint32_t mask = 0;
+  for (int i = 0; i < bytes; ++i) {
+    if (contents[i] != kDefined && contents[i] != kUndefined) return 0;
+    if (contents[i] == kUndefined) mask |= uint32_t{1} << i;
+  }
+  return mask;
 }
 
 // Marks bytes written; false after a finding that forbids the store.
@@ -143,12 +154,30 @@ bool define(Warp& w, const Ins& ins, int lane, Region& region, int64_t offset, i
 
 // --- loads and stores ------------------------------------------------------------------------------------------------
 
+// The loaded registers, of the elements from `first` on, that get bytes which nothing has written.
+void note_unwritten(Warp& w, const Ins& i, int lane, uint32_t unwritten, int element_bytes, int first = 0) {
+  const uint32_t whole = (uint32_t{1} << element_bytes) - 1;
+  for (int n = first; unwritten != 0; ++n, unwritten >>= element_bytes) {
+    if ((unwritten & whole) == 0) continue;
+    UndefinedValue& value = w.undefined[w.extra[i.extra + n]];
+    value.lanes |= uint32_t{1} << lane;
+    if (value.load != nullptr && value.load->ins == &i) continue;
+    bool local = false;
+    const Place place = find_place(w, i.space, lane_address(w, i, lane), local);
+    const std::string text = w.machine->place_text(*place.region, place.offset + n * element_bytes);
+    value.load = std::make_shared<UndefinedLoad>(UndefinedLoad{&i, text + std::string(kUnwritten)});
+  }
+}
 // Element type in memory, element type of the register, vector length and space.
 template <class M, class R, Space S>
 void run_load(Warp& w, const Ins& i, uint32_t lanes) {
   const int32_t* places = w.extra + i.extra;
   for (const int l : LanesOf(lanes)) {
-    const std::byte* p = read_place(w, i, l, S == Space::kGeneric ? i.space : S, lane_address(w, i, l), i.bytes);
+    uint32_t unwritten = 0;
+    const std::byte* p =
+        read_place(w, i, l, S == Space::kGeneric ? i.space : S, lane_address(w, i, l), i.bytes, &unwritten);
+    if (unwritten != 0) [[unlikely]]
+      note_unwritten(w, i, l, unwritten, sizeof(M));
     for (int n = 0; n < i.count; ++n) {
       M v{};
       if (p != nullptr) std::memcpy(&v, p + n * static_cast<int>(sizeof(M)), sizeof(M));
@@ -167,8 +196,11 @@ void run_load_some(Warp& w, const Ins& i, uint32_t lanes) {
     const bool exists = check_place(w, i, l, i.space, address, i.bytes, offset, local) != nullptr || local != nullptr;
     for (int n = 0; n < i.count; ++n) {
       if (((i.mode >> n) & 1) != 0) continue;
-      const std::byte* p =
-          exists ? read_place(w, i, l, i.space, address + static_cast<uint64_t>(n) * sizeof(M), sizeof(M)) : nullptr;
+      uint32_t unwritten = 0;
+      const uint64_t at = address + static_cast<uint64_t>(n) * sizeof(M);
+      const std::byte* p = exists ? read_place(w, i, l, i.space, at, sizeof(M), &unwritten) : nullptr;
+      if (unwritten != 0) [[unlikely]]
+        note_unwritten(w, i, l, unwritten, sizeof(M), n);
       M v{};
       if (p != nullptr) std::memcpy(&v, p, sizeof(M));
       w.row<R>(places[n])[l] = static_cast<R>(v);
@@ -444,13 +476,17 @@ uint64_t lane_address(const Warp& w, const Ins& ins, int lane) {
   return static_cast<uint32_t>(w.source<uint32_t>(ins.a)[lane] + static_cast<uint32_t>(ins.imm));
 }
 
-std::byte* read_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes) {
+std::byte* read_place(Warp& w, const Ins& ins, int lane, Space space, uint64_t address, int bytes,
+                      uint32_t* unwritten) {
   int64_t offset = 0;
   std::byte* local = nullptr;
   Region* region = check_place(w, ins, lane, space, address, bytes, offset, local);
   if (region == nullptr) return local;
   if (region->contents != nullptr && !all_defined(region->contents + offset, bytes)) [[unlikely]] {
-    if (!is_widened(ins, region->contents + offset, bytes)) report_contents(w, ins, lane, *region, offset, bytes);
+    const uint8_t* contents = region->contents + offset;
+    if (unwritten != nullptr) *unwritten = unwritten_bytes(contents, bytes);
+    if ((unwritten == nullptr || *unwritten == 0) && !is_widened(ins, contents, bytes))
+      report_contents(w, ins, lane, *region, offset, bytes);
   }
   if (region->cells != nullptr) w.machine->note_read(w, lane, ins, *region, offset, bytes);
   return region->data + offset;

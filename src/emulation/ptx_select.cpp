@@ -67,10 +67,15 @@ int32_t Selector::any_register(const Operand& o, int& bytes) {
   bytes = type_bytes(o.reg.type);
   return o.reg.place;
 }
+int32_t Selector::any_result(const Operand& o, int& bytes) {
+  const int32_t place = any_register(o, bytes);
+  writes.push_back(place);
+  return place;
+}
 int32_t Selector::result_of(const Operand& o, int bytes) {
   if (o.kind == Operand::Kind::kSink) return scratch(bytes);
   int width = 0;
-  const int32_t place = any_register(o, width);
+  const int32_t place = any_result(o, width);
   if (width != bytes)
     fail(fmt::format("the result of {} has {} bits, its register {}", s.opcode, 8 * bytes, 8 * width));
   for (const auto& [special, row] : code.specials)
@@ -127,7 +132,10 @@ int32_t Selector::value(const Operand& o, int bytes) {
 int32_t Selector::predicate_result(size_t n) {
   const Operand& o = at(n);
   if (o.kind == Operand::Kind::kSink) return code.predicates++;
-  if (o.kind == Operand::Kind::kRegister && o.reg.type == Type::kPred && !o.negated) return o.reg.place;
+  if (o.kind == Operand::Kind::kRegister && o.reg.type == Type::kPred && !o.negated) {
+    writes.push_back(predicate_value(o.reg.place));
+    return o.reg.place;
+  }
   fail(fmt::format("operand {} of {}: expected a predicate", n + 1, s.opcode));
   return 0;
 }
@@ -141,7 +149,10 @@ int32_t Selector::predicate(size_t n, bool& negated) {
 int32_t Selector::second_predicate(size_t n) {
   const std::vector<Operand>& second = at(n).second;
   if (second.empty() || second[0].kind == Operand::Kind::kSink) return -1;
-  if (second[0].kind == Operand::Kind::kRegister && second[0].reg.type == Type::kPred) return second[0].reg.place;
+  if (second[0].kind == Operand::Kind::kRegister && second[0].reg.type == Type::kPred) {
+    writes.push_back(predicate_value(second[0].reg.place));
+    return second[0].reg.place;
+  }
   fail(fmt::format("the second result of {}: expected a predicate", s.opcode));
   return -1;
 }
@@ -206,25 +217,54 @@ class Accumulators {
   std::vector<int32_t> found_;
 };
 
+// `uses`: an undefined operand is a finding (Flow::Rule::kUses); other instructions compute values.
 struct FamilyRow {
   std::string_view base;
   void (*select)(Selector&);
+  bool uses = false;
 };
 constexpr FamilyRow kFamilies[] = {
-    {"and", select_logic},       {"or", select_logic},        {"xor", select_logic},
-    {"not", select_logic},       {"mov", select_logic},       {"setp", select_logic},
-    {"selp", select_logic},      {"rcp", select_real},        {"sqrt", select_real},
-    {"rsqrt", select_real},      {"ex2", select_real},        {"lg2", select_real},
-    {"sin", select_real},        {"cos", select_real},        {"tanh", select_real},
-    {"copysign", select_real},   {"cvt", select_convert},     {"cvta", select_convert},
-    {"ld", select_memory},       {"st", select_memory},       {"atom", select_memory},
-    {"red", select_memory},      {"fence", select_memory},    {"membar", select_memory},
-    {"prefetch", select_memory}, {"cp", select_copy},         {"mbarrier", select_mbarrier},
-    {"mapa", select_mbarrier},   {"elect", select_mbarrier},  {"setmaxnreg", select_mbarrier},
-    {"wgmma", select_wgmma},     {"shfl", select_warp},       {"vote", select_warp},
-    {"match", select_warp},      {"activemask", select_warp}, {"redux", select_warp},
-    {"bar", select_warp},        {"barrier", select_warp},    {"mma", select_matrix},
-    {"ldmatrix", select_matrix}, {"wmma", select_wmma},
+    {"and", select_logic},
+    {"or", select_logic},
+    {"xor", select_logic},
+    {"not", select_logic},
+    {"mov", select_logic},
+    {"setp", select_logic},
+    {"selp", select_logic},
+    {"rcp", select_real},
+    {"sqrt", select_real},
+    {"rsqrt", select_real},
+    {"ex2", select_real},
+    {"lg2", select_real},
+    {"sin", select_real},
+    {"cos", select_real},
+    {"tanh", select_real},
+    {"copysign", select_real},
+    {"cvt", select_convert},
+    {"cvta", select_convert},
+    {"ld", select_memory, true},
+    {"st", select_memory, true},
+    {"atom", select_memory, true},
+    {"red", select_memory, true},
+    {"fence", select_memory, true},
+    {"membar", select_memory, true},
+    {"prefetch", select_memory, true},
+    {"cp", select_copy, true},
+    {"mbarrier", select_mbarrier, true},
+    {"mapa", select_mbarrier, true},
+    {"elect", select_mbarrier, true},
+    {"setmaxnreg", select_mbarrier, true},
+    {"wgmma", select_wgmma, true},
+    {"shfl", select_warp, true},
+    {"vote", select_warp, true},
+    {"match", select_warp, true},
+    {"activemask", select_warp, true},
+    {"redux", select_warp, true},
+    {"bar", select_warp, true},
+    {"barrier", select_warp, true},
+    {"mma", select_matrix, true},
+    {"ldmatrix", select_matrix, true},
+    {"wmma", select_wmma, true},
 };
 
 // Of other families the type that an opcode ends with decides between integers and reals.
@@ -256,7 +296,7 @@ Result<bool> select_jump(const Statement& s, const Body& body, const Labels& lab
 }
 
 Result<Ins> select_one(const Statement& s, const Body& body, const PtxModule::Impl& module, Places& places,
-                       KernelCode& code) {
+                       KernelCode& code, Flow& flow) {
   Selector x(s, body, module, places, code);
   const std::string_view base = x.op.base();
   const auto row =
@@ -265,6 +305,7 @@ Result<Ins> select_one(const Statement& s, const Body& body, const PtxModule::Im
   if (x.ins.run == nullptr && x.ins.poll == nullptr && x.ins.kind == Kind::kPlain)
     return ptx_error(s.line, fmt::format("unknown instruction '{}'", s.opcode));
   if (x.failed()) return ptx_error(s.line, x.error());
+  flow = flow_of(s, std::move(x.writes), row != std::end(kFamilies) && row->uses);
   return x.ins;
 }
 
@@ -279,18 +320,20 @@ Result<void> select_code(const Body& body, const PtxModule::Impl& module, Places
   }
   for (const Statement& s : body.statements) {
     Ins ins;
+    Flow flow;
     if (s.opcode.empty()) {
       ins.kind = Kind::kLabel;
     } else {
       TCC_TRY(const bool jump, select_jump(s, body, labels, ins));
       if (!jump) {
-        TCC_TRY(ins, select_one(s, body, module, places, code));
+        TCC_TRY(ins, select_one(s, body, module, places, code, flow));
       }
     }
     ins.guard = s.guard;
     ins.guard_negated = s.guard_negated;
     ins.line = s.line;
     code.code.push_back(ins);
+    code.flows.push_back(std::move(flow));
   }
   if (!code.products.empty()) {
     Accumulators accumulators(code);
@@ -301,6 +344,7 @@ Result<void> select_code(const Body& body, const PtxModule::Impl& module, Places
   end.kind = Kind::kExit;
   end.line = body.statements.empty() ? 0 : body.statements.back().line;
   code.code.push_back(end);
+  code.flows.emplace_back();
   return {};
 }
 

@@ -31,6 +31,7 @@ class Selector {
   const Statement& s;
   KernelCode& code;
   Ins ins;
+  std::vector<int32_t> writes;  // as Flow names values
 
   size_t operands() const { return s.operands.size(); }
   // Places of operands; the first failure is kept and ends the statement.
@@ -40,6 +41,7 @@ class Selector {
   int32_t predicate_result(size_t n);
   int32_t predicate(size_t n, bool& negated);          // the number of a source predicate
   int32_t any_register(const Operand& o, int& bytes);  // of whatever width
+  int32_t any_result(const Operand& o, int& bytes);    // a register that is written
   const Operand& at(size_t n);
   int32_t constant(uint64_t value, int bytes) { return places_.constant(value, bytes); }
   int32_t scratch(int bytes) { return places_.new_row(bytes); }
@@ -84,6 +86,9 @@ class Selector {
   std::string error_;
   Operand sink_;
 };
+
+// What the statement reads and writes (ptx_undefined.cpp).
+Flow flow_of(const Statement& s, std::vector<int32_t> writes, bool uses);
 
 // Each takes the instructions of its family: sets ins.run (or kind) and operands, and leaves ins.run null when the
 // opcode is unknown to it.

@@ -89,6 +89,48 @@ TEST_CASE("PTX defects: out of bounds, misaligned, read-only", "[emulation]") {
          FindingKind::kUninitialised, "byte 0 of shared s: nothing has written it");
 }
 
+TEST_CASE("PTX defects: a value that nothing has written is judged by its use", "[emulation]") {
+  const std::string load = "mov.u32 %r1, s;\nld.shared.u32 %r2, [%r1+4];\n", store = "st.global.u32 [%p0], %r3;\n";
+  const std::string never = "setp.gt.u32 %q1, %tid, 99;\n", always = "setp.lt.u32 %q1, %tid, 99;\n";
+  const auto fine = [&](const std::string& body) {
+    const PtxReport report = defect(kShared, load + body, 1);
+    INFO(body << report.text());
+    CHECK(report.ok());
+  };
+  const auto wrong = [&](const std::string& body) {
+    expect(defect(kShared, load + body, 1), FindingKind::kUninitialised, "byte 4 of shared s: nothing has written it",
+           "ld.shared.u32 %r2");
+  };
+  fine("");
+  wrong("add.u32 %r3, %r2, 1;\nmov.u32 %r4, %r3;\nst.global.u32 [%p0], %r4;\n");
+  fine("add.u32 %r3, %r2, 1;\nmov.u32 %r3, 1;\n" + store);
+  // A selection uses what it picks, and a conjunction its second part only where the first one holds.
+  fine(never + "selp.u32 %r3, %r2, 5, %q1;\n" + store);
+  wrong(always + "selp.u32 %r3, %r2, 5, %q1;\n" + store);
+  fine(always + "selp.u32 %r3, 5, %r2, %q1;\n" + store);
+  const std::string chosen = "selp.u32 %r3, 1, 2, %q3;\n" + store;
+  fine(never + "setp.eq.u32 %q2, %r2, 0;\nand.pred %q3, %q1, %q2;\n" + chosen);
+  wrong(always + "setp.eq.u32 %q2, %r2, 0;\nand.pred %q3, %q1, %q2;\n" + chosen);
+  fine(always + "setp.eq.u32 %q2, %r2, 0;\nor.pred %q3, %q2, %q1;\n" + chosen);
+  wrong(never + "setp.eq.u32 %q2, %r2, 0;\nor.pred %q3, %q2, %q1;\n" + chosen);
+  // The compiler gives the branch that does not use a value the load without its condition.
+  const std::string after = "setp.gt.u32 %q2, %tid, 99;\n@!%q2 bra D;\nadd.u32 %r3, %r3, %r2;\nD:\n";
+  fine("mov.u32 %r3, 7;\n" + after + store);
+  wrong("setp.eq.u32 %q1, %r2, 0;\n@%q1 bra E;\nmov.u32 %r3, 1;\nE:\n");
+  wrong("setp.eq.u32 %q1, %r2, 0;\n@%q1 mov.u32 %r3, 1;\n");
+  wrong("cvt.u64.u32 %l1, %r2;\nand.b64 %l1, %l1, 0;\nadd.u64 %l1, %l1, %p0;\nst.global.u32 [%l1], 1;\n");
+  wrong("shfl.sync.idx.b32 %r3, %r2, 0, 31, 1;\n");
+  // Of a vector only the elements that nothing has written, and of a warp only the lanes.
+  const std::string half = "mov.u32 %r1, s;\nst.shared.u32 [%r1], 1;\nld.shared.v2.u32 {%r3, %r2}, [%r1];\n";
+  CHECK(defect(kShared, half + store + "add.u32 %r5, %r2, 1;\n", 1).ok());
+  expect(defect(kShared, half + "st.global.u32 [%p0], %r2;\n", 1), FindingKind::kUninitialised, "byte 4 of shared s");
+  const std::string lanes =
+      "mov.u32 %r1, s;\nmad.lo.u32 %r1, %tid, 4, %r1;\nsetp.lt.u32 %q1, %tid, 16;\n@%q1 st.shared.u32 [%r1], 1;\n"
+      "ld.shared.u32 %r4, [%r1];\n";
+  CHECK(defect(kShared, lanes + "@!%q1 mov.u32 %r4, 2;\n" + kUse, 32).ok());
+  expect(defect(kShared, lanes + kUse, 32), FindingKind::kUninitialised, "byte 64 of shared s", "thread (16, 0, 0)");
+}
+
 TEST_CASE("PTX defects: barriers that not everybody comes to", "[emulation]") {
   expect(defect("", "setp.lt.u32 %q1, %tid, 16;\n@%q1 bar.sync 0;\n", 32), FindingKind::kDivergentBarrier,
          "lane 16 of the warp is not at this barrier", "@%q1 bar.sync 0");

@@ -1,13 +1,13 @@
 // A machine for PTX text: what NVRTC makes of the shipped source runs without a GPU, instruction strings, constraints
 // and predicates included.
 //
-// Threads have their own program counters; those of a warp that are at the same instruction execute it together.
-// Warps run in an order drawn from the seed. Blocks run one after another, or all at once when the launch is
-// cooperative. Every access is checked: bounds, alignment, reads of shared memory (and of buffers not marked defined)
-// that nothing has written, data races by vector clocks over barriers, warp barriers, fences and atomics. Asynchronous
-// copies arrive when the program waits for them, not earlier; their destinations are poison until then. Instructions of
-// a whole warp need the lanes that their mask names. Barriers in shared memory, bulk tensor copies, products of
-// warpgroups (wgmma), their proxy's fences, clusters and setmaxnreg are those of compute capability 9.0.
+// Threads have their own program counters; those of a warp that are at the same instruction execute it together. Warps
+// run in an order drawn from the seed. Blocks run one after another, or all at once when the launch is cooperative.
+// Every access is checked: bounds, alignment, uses of values read from shared memory (and from buffers not marked
+// defined) that nothing has written, data races by vector clocks over barriers, warp barriers, fences and atomics.
+// Asynchronous copies arrive when the program waits for them, not earlier; their destinations are poison until then.
+// Instructions of a whole warp need the lanes that their mask names. Barriers in shared memory, bulk tensor copies,
+// products of warpgroups (wgmma), their proxy's fences, clusters and setmaxnreg are those of compute capability 9.0.
 //
 // Stricter than the hardware: an exited thread counts as missing at a barrier, and threads of one warp race unless a
 // barrier or bar.warp.sync separates them. Approximations (ex2.approx, ...) are computed precisely and rounded.
