@@ -8,6 +8,7 @@
 
 #include "cost/draft_parts.h"
 #include "cost/gpu_copies.h"
+#include "tcc/analysis/gpu_unrolling.h"
 #include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/query.h"
@@ -19,9 +20,6 @@ using namespace ir;
 namespace {
 
 constexpr double kAddressRegisters = 24;  // of a thread, beside its local arrays
-constexpr int64_t kExpanded = 64;         // iterations of loops that choose registers
-// Statements of another loop that is written out: on CUDA cores, and beside products of matrix instructions.
-constexpr int64_t kMaxStatements = 512, kMaxBesideProducts = 192;
 constexpr double kFewCopies = 4;          // of a loop's body that straight code has, at least
 constexpr double kSoonBytes = 64;         // of one operand in shared memory, that a thread loads ahead
 constexpr double kSpill = 0.02;           // of a thread's arithmetic, for each register too many
@@ -139,6 +137,7 @@ class GpuLaunch {
     const auto at = places_.find(b.id);
     return at == places_.end() ? number(b.scope == Scope::kShared ? 1 : 0) : at->second.shared;
   }
+  Column in_memory(const Buffer& b) { return b_.both(b_.negate(in_registers(b)), b_.negate(in_shared(b))); }
   static double bytes_of(const Buffer& b) { return static_cast<double>(type_bytes(b.type)); }
 
   // Registers, shared memory, stages of pipelines, barriers.
@@ -206,7 +205,7 @@ class GpuLaunch {
   }
   // Which loops are written out whole, from the innermost ones outward: what the code in them has as statements counts.
   void find_expanded() {
-    std::vector<Column> size(nest_.loops.size(), number(0)), picks = size;
+    std::vector<Column> size(nest_.loops.size(), number(0)), picks = size, memory = size;
     expanded_.assign(nest_.loops.size(), number(0));
     for (const StatementColumns* s : statements_) {
       // Virtual threads become the innermost loops of a statement, but for copies that the block shares.
@@ -217,9 +216,11 @@ class GpuLaunch {
         if (!copying && loop(l).loop->axis == Axis::kVthread) copies = b_.mul(copies, loop(l).extent);
       size[static_cast<size_t>(s->loops.back())] = b_.add(size[static_cast<size_t>(s->loops.back())], copies);
       for (size_t i = 0; i < s->loops.size(); ++i)
-        for (const AccessColumns& a : s->accesses)
-          if (Column& p = picks[static_cast<size_t>(s->loops[i])]; a.moves[i])
-            p = b_.either(p, in_registers(*a.buffer));
+        for (const AccessColumns& a : s->accesses) {
+          const auto l = static_cast<size_t>(s->loops[i]);
+          if (a.moves[i]) picks[l] = b_.either(picks[l], in_registers(*a.buffer));
+          memory[l] = b_.either(memory[l], in_memory(*a.buffer));
+        }
     }
     for (size_t l = nest_.loops.size(); l-- > 0;) {
       const LoopColumns& at = nest_.loops[l];
@@ -227,12 +228,13 @@ class GpuLaunch {
       if (kind == LoopKind::kVectorized || kind == LoopKind::kUnrolled || at.loop->axis == Axis::kVthread) {
         expanded_[l] = number(1);
       } else if (kind != LoopKind::kBound && in_launch(static_cast<int32_t>(l))) {
-        const Column chosen = b_.both(picks[l], b_.less_equal(at.extent, number(kExpanded)));
+        const Column chosen = b_.both(picks[l], b_.less_equal(at.extent, number(analysis::kMaxRegisterLoop)));
         const Column all = b_.mul(size[l], at.extent), limit = unroll_limit(static_cast<int32_t>(l));
         // Where a few iterations are straight code, the others are like them.
-        const double most = static_cast<double>(matrix() ? kMaxBesideProducts : kMaxStatements);
-        const Column is_short = b_.either(
-            picks[l], b_.either(b_.less_equal(all, number(most)), b_.less_equal(size[l], number(most / kFewCopies))));
+        const Column most = b_.select(memory[l], number(analysis::max_unrolled_statements(false, matrix())),
+                                      number(analysis::max_unrolled_statements(true, matrix())));
+        const Column few = b_.less_equal(size[l], scaled(most, 1 / kFewCopies));
+        const Column is_short = b_.either(picks[l], b_.either(b_.less_equal(all, most), few));
         const Column asked = b_.both(b_.both(b_.less(number(0), limit), b_.less_equal(all, limit)), is_short);
         expanded_[l] = b_.either(b_.either(chosen, asked), b_.less_equal(at.extent, number(1)));
       }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tcc/analysis/address.h"
+#include "tcc/analysis/gpu_unrolling.h"
 #include "tcc/analysis/padded_copies.h"
 #include "tcc/analysis/roles.h"
 #include "tcc/analysis/simplify.h"
@@ -19,10 +20,6 @@ namespace {
 // Registers that a thread usually has beside its local arrays, for occupancy. Programs are refused by the smaller
 // kMinAddressRegisters (lower/check_limits.cpp).
 constexpr double kExpectedAddressRegisters = 24;
-constexpr int64_t kShortLoop = 64;          // iterations of loops that promote_registers expands
-constexpr double kMaxBesideProducts = 192;  // statements of a loop that plan_unrolling expands
-constexpr int64_t kBatch = 8;               // iterations of plain serial loops that it expands
-constexpr double kBatchStatements = 64;
 constexpr double kExchangedShare = 0.25;  // of a launch's traffic, from which on threads wait for each other
 constexpr int64_t kWideIndex = int64_t{1} << 31;
 
@@ -56,14 +53,6 @@ double matrix_peak(const target::Peaks& peak, Type t) {
       break;
   }
   return 0;
-}
-
-// Iterations of a serial loop that loads from memory and are under way together (lower/gpu/plan_unrolling.cpp).
-double batch(int64_t extent, double statements) {
-  int64_t times = 1;
-  for (int64_t n = 2; n <= std::min(kBatch, extent) && static_cast<double>(n) * statements <= kBatchStatements; ++n)
-    if (extent % n == 0 || (times == 1 && n == 4 && extent > 4 * kBatch)) times = n;
-  return static_cast<double>(times);
 }
 
 }  // namespace
@@ -101,8 +90,8 @@ GpuCounter::GpuCounter(const Kernel& nest, const target::Target& target, LaunchF
 void GpuCounter::run(Stmt launch) {
   visit(launch, [&](Stmt s) {
     const InstrCall* call = as<InstrCall>(s);
-    if (call != nullptr && instruction(call->instr).flops > 0) most_statements_ = kMaxBesideProducts;
-    return most_statements_ != kMaxBesideProducts;
+    multiplies_ = multiplies_ || (call != nullptr && instruction(call->instr).flops > 0);
+    return !multiplies_;
   });
   scan(launch, false, 0);
   matrix_ |= groups_;
@@ -168,6 +157,7 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
       }
       limit = annotation_or(l, AnnotationKey::kUnrollMax, limit);
       const bool plain = std::exchange(plain_, true), reads = std::exchange(reads_, false);
+      const bool memory = std::exchange(touches_memory_, false);
       const uint64_t around = std::exchange(around_, around_ | id_bit(l.id));
       // Virtual threads become the innermost loops of each statement, but for copies that the block shares.
       const bool is_virtual = l.axis == Axis::kVthread;
@@ -179,6 +169,7 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
       around_ = around, statements_ = statements;
       scan_loop(l, n, limit);
       plain_ = plain_ && plain && copies_[static_cast<size_t>(l.id)] >= loop_extent(l), reads_ = reads_ || reads;
+      touches_memory_ = touches_memory_ || memory;
       return is_virtual ? n : n * static_cast<int64_t>(copies_[static_cast<size_t>(l.id)]);
     }
     case StmtKind::kAlloc:
@@ -193,10 +184,10 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
     case StmtKind::kStore: {
       const Store& store = *as<Store>(s);
       stored_[static_cast<size_t>(store.buffer)] |= around_;
-      scan_registers(store.buffer, store.indices);
+      scan_access(store.buffer, store.indices);
       visit(store.value, [&](Expr e) {
         if (const Load* load = as<Load>(e)) {
-          scan_registers(load->buffer, load->indices);
+          scan_access(load->buffer, load->indices);
           reads_ = reads_ || places_[static_cast<size_t>(load->buffer)] != Place::kRegisters;
         }
         return true;
@@ -210,7 +201,7 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
       plain_ = false;
       for (const Operand& o : as<InstrCall>(s)->operands) {
         stored_[static_cast<size_t>(o.buffer)] |= around_;
-        scan_registers(o.buffer, o.indices);
+        scan_access(o.buffer, o.indices);
       }
       return 1;
     }
@@ -221,7 +212,8 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
   return 0;
 }
 
-void GpuCounter::scan_registers(Id buffer, std::span<const Expr> indices) {
+void GpuCounter::scan_access(Id buffer, std::span<const Expr> indices) {
+  touches_memory_ = touches_memory_ || places_[static_cast<size_t>(buffer)] == Place::kMemory;
   if (places_[static_cast<size_t>(buffer)] != Place::kRegisters) return;
   for (Expr e : indices)
     visit(e, [&](Expr x) {
@@ -234,17 +226,19 @@ void GpuCounter::scan_loop(const Loop& l, int64_t statements, int64_t limit) {
   const double extent = loop_extent(l);
   double& copies = copies_[static_cast<size_t>(l.id)];
   const bool picks = picks_[static_cast<size_t>(l.id)];
-  const double all = extent * static_cast<double>(std::max<int64_t>(statements, 1));
+  const auto of_one = static_cast<double>(std::max<int64_t>(statements, 1));
+  const double all = extent * of_one;
+  const double most = analysis::max_unrolled_statements(!touches_memory_, multiplies_);
   const bool asked = l.loop_kind == LoopKind::kUnrolled ||
                      (l.loop_kind == LoopKind::kSerial && limit > 0 && all <= static_cast<double>(limit));
   if (l.loop_kind == LoopKind::kVectorized || l.axis == Axis::kVthread)
     copies = extent;
-  else if (l.loop_kind == LoopKind::kSerial && picks && extent <= static_cast<double>(kShortLoop))
+  else if (l.loop_kind == LoopKind::kSerial && picks && extent <= static_cast<double>(analysis::kMaxRegisterLoop))
     copies = extent;
   else if (asked)
-    copies = picks || all <= most_statements_ ? extent : std::max(1.0, std::floor(most_statements_ * extent / all));
+    copies = picks || all <= most ? extent : std::max(1.0, std::floor(most * extent / all));
   else if (l.loop_kind == LoopKind::kSerial && !picks && plain_ && reads_)
-    copies = batch(static_cast<int64_t>(extent), static_cast<double>(std::max<int64_t>(statements, 1)));
+    copies = static_cast<double>(analysis::unrolled_loads(static_cast<int64_t>(extent), of_one));
 }
 
 GpuCounter::Wait GpuCounter::stmt(Stmt s, double times) {

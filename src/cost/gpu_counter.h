@@ -67,7 +67,7 @@ class GpuCounter {
   // and where they choose registers. Finds the places of buffers on the way.
   int64_t scan(ir::Stmt s, bool threads, int64_t limit);
   void scan_loop(const ir::Loop& l, int64_t statements, int64_t limit);
-  void scan_registers(ir::Id buffer, std::span<const ir::Expr> indices);
+  void scan_access(ir::Id buffer, std::span<const ir::Expr> indices);
   void finish(ir::Stmt launch);
 
   // `times`: executions of the statement by all threads of all blocks together.
@@ -139,7 +139,8 @@ class GpuCounter {
   Movement movement_;
   bool plain_ = true, reads_ = false;  // of the loop that is scanned: no allocations, calls or loops; loads of memory
   size_t straight_ = 0;                // loops from here on hold nothing but the statement
-  double most_statements_ = 512;       // of a loop that plan_unrolling expands, on CUDA cores
+  bool touches_memory_ = false;        // the loop that is scanned loads from it or stores to it
+  bool multiplies_ = false;            // the launch has products by matrix instructions
   bool copying_ = false, matrix_ = false, groups_ = false;  // groups: matrix instructions are those of warpgroups
   bool waits_ = false;                                      // threads exchange data in shared memory
   double exchanged_ = 0;                                    // bytes that they write there

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "lower/gpu/edit.h"
+#include "tcc/analysis/gpu_unrolling.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/query.h"
 
@@ -14,15 +15,8 @@ namespace {
 
 using namespace ir;
 
-constexpr double kMaxGpuStatements = 1000;
-// Eight steps of a product on CUDA cores, of 64 multiplications of a thread each, are straight code, as in the
-// hand-written kernel of tools/gpu: their reads of shared memory are under way together. Loops that touch global memory
-// and launches with matrix instructions keep the limit that they were measured with.
-constexpr double kMaxOfLoop = 192, kMaxOnChip = 512;
+constexpr double kMaxGpuStatements = 1000;  // of a launch
 constexpr double kCondition = 4, kFunction = 10;
-constexpr int64_t kShortLoop = 64;  // iterations
-constexpr int64_t kBatch = 8;       // of serial loops that read memory: iterations whose loads are under way together
-constexpr double kBatchStatements = 64;
 
 // Products of matrices, and what loads their operands: one instruction each.
 bool has_products(Stmt s) {
@@ -78,31 +72,19 @@ class GpuUnrollPlanner {
   bool is_unrolled(const Loop& l) {
     if (!is_int(l.extent)) return false;
     if (l.loop_kind == LoopKind::kUnrolled) return true;
-    return l.loop_kind == LoopKind::kSerial && int_value(l.extent) <= kShortLoop && picks_registers(l);
-  }
-
-  // Statements.
-  double most_of_loop(const Loop& l) const {
-    bool on_chip = !multiplies_;
-    const auto look_at = [&](Id buffer) {
-      const Scope scope = edit_.k.buffer(buffer)->scope;
-      on_chip = on_chip && (scope == Scope::kShared || scope == Scope::kLocal);
-    };
-    visit(l.body, [&](Stmt s) {
-      if (const Store* store = as<Store>(s)) look_at(store->buffer);
-      if (const InstrCall* call = as<InstrCall>(s))
-        for (const Operand& o : call->operands) look_at(o.buffer);
-      return on_chip;
-    });
-    visit_loads(l.body, [&](const Load& load) { look_at(load.buffer); });
-    return on_chip ? kMaxOnChip : kMaxOfLoop;
+    return l.loop_kind == LoopKind::kSerial && int_value(l.extent) <= analysis::kMaxRegisterLoop && picks_registers(l);
   }
 
   // Copies of the body, 0: what the loop's kind says. Everything below a loop that has got its share is unrolled whole.
   int64_t copies_of(const Loop& l) {
     if (!is_unrolled(l)) return batch_of(l);
     const int64_t extent = int_value(l.extent);
-    const double share = std::min(share_, most_of_loop(l) / std::max(cost_of(&l), 1.0));
+    const bool on_chip = analysis::stays_on_chip(l.body, [&](Id buffer) {
+      const Scope scope = edit_.k.buffer(buffer)->scope;
+      return scope == Scope::kShared || scope == Scope::kLocal;
+    });
+    const double most_of_loop = analysis::max_unrolled_statements(on_chip, multiplies_);
+    const double share = std::min(share_, most_of_loop / std::max(cost_of(&l), 1.0));
     if (share >= 1 || picks_registers(l) || has_products(&l)) return l.loop_kind == LoopKind::kUnrolled ? 0 : extent;
     const auto most = static_cast<int64_t>(static_cast<double>(extent) * share);
     // A divisor leaves no rest behind; else a power of two.
@@ -190,16 +172,11 @@ class GpuUnrollPlanner {
                        [&](const Loop* l) { return std::find(seen.begin(), seen.end(), l->id) != seen.end(); });
   }
 
-  // Iterations of an innermost serial loop whose loads from memory the compiler issues together, before it uses the
-  // first: a thread alone has one load under way, and memory answers after hundreds of cycles. 0: not such a loop.
+  // Copies of the body of an innermost serial loop of loads from memory; 0: not such a loop.
   int64_t batch_of(const Loop& l) {
     if (l.loop_kind != LoopKind::kSerial || !is_int(l.extent) || picks_registers(l) || !is_batchable(l.body)) return 0;
-    const int64_t extent = int_value(l.extent);
-    const double cost = std::max(cost_of(l.body), 1.0);
-    int64_t times = 0;
-    for (int64_t n = 2; n <= std::min(kBatch, extent) && static_cast<double>(n) * cost <= kBatchStatements; ++n)
-      if (extent % n == 0 || (times == 0 && n == 4 && extent > 4 * kBatch)) times = n;
-    return times;
+    const int64_t times = analysis::unrolled_loads(int_value(l.extent), std::max(cost_of(l.body), 1.0));
+    return times > 1 ? times : 0;
   }
 
   // Stores of values, some of which are loaded from memory: no instructions, which order memory, and no serial loops.
