@@ -7,12 +7,11 @@
 //   for i in 512 unrolled {                for i in 512 unrolled @unroll_max(64) {
 //     B[i] = exp(A[i])               ->      B[i] = exp(A[i])
 //
-// What a launch unrolls is paid in NVRTC's time, about in proportion to the statements that result. Up to 1,000 of them
-// a launch, and as many a loop as analysis/gpu_unrolling.h allows, everything is unrolled that is marked so. Beyond, each
-// loop gets its share. Loops around
-// products of matrices are unrolled whole all the same: a product is one instruction, and ptxas waits for each wgmma
-// that is not in straight code with the others of its group. Last, because it counts statements as they will be
-// printed.
+// What a launch unrolls is paid in NVRTC's time, about in proportion to the statements that result. Up to 1,000 of
+// them a launch, and as many a loop as analysis/gpu_unrolling.h allows, everything is unrolled that is marked so.
+// Beyond, each loop gets its share. Loops around products of matrices are unrolled whole all the same: a product is
+// one instruction, and ptxas waits for each wgmma that is not in straight code with the others of its group. Last,
+// because it counts statements as they will be printed.
 #pragma once
 
 #include "tcc/ir/kernel.h"
