@@ -231,7 +231,7 @@ bool Problem::place(Tiles& tiles, size_t level, size_t axis, int64_t size) const
   for (size_t l = level + 1; l < levels(); ++l) {
     const int64_t inner = tiles.size[l - 1][axis], now = std::max(tiles.size[l][axis], inner);
     if (!adjustable(l, axis)) {
-      tiles.size[l][axis] = a.whole <= static_cast<int>(l) ? a.sampled : inner;
+      tiles.size[l][axis] = follower(l, axis, inner);
     } else if (a.free) {
       tiles.size[l][axis] = multiple_of(inner, now, a.sampled);
     } else {
@@ -255,12 +255,16 @@ int64_t Problem::halved(const Tiles& tiles, size_t level, size_t axis) const {
   return 0;
 }
 
+int64_t Problem::follower(size_t level, size_t axis, int64_t inner) const {
+  return nest_.axes[axis].whole <= static_cast<int>(level) ? nest_.axes[axis].sampled : inner;
+}
+
 void Problem::put(Tiles& tiles, size_t level, size_t axis, int64_t size) const {
   tiles.size[level][axis] = size;
-  for (size_t l = level + 1; l < levels() && !adjustable(l, axis); ++l)
-    tiles.size[l][axis] = nest_.axes[axis].whole <= static_cast<int>(l) ? nest_.axes[axis].sampled : size;
+  size_t l = level + 1;
+  for (; l < levels() && !adjustable(l, axis); ++l) tiles.size[l][axis] = follower(l, axis, size);
   if (!nest_.axes[axis].free || machine_.gpu) return;
-  for (size_t l = level + 1; l < levels(); ++l) {
+  for (; l < levels(); ++l) {
     const int64_t inner = tiles.size[l - 1][axis];
     if (adjustable(l, axis)) tiles.size[l][axis] = multiple_of(inner, tiles.size[l][axis], nest_.axes[axis].sampled);
   }
@@ -269,8 +273,7 @@ void Problem::put(Tiles& tiles, size_t level, size_t axis, int64_t size) const {
 bool Problem::set(Tiles& tiles, size_t level, size_t axis, int64_t size) const {
   if (!within_limit(level, axis, size)) return false;
   tiles.size[level][axis] = size;
-  for (size_t l = level + 1; l < levels(); ++l)
-    tiles.size[l][axis] = nest_.axes[axis].whole <= static_cast<int>(l) ? nest_.axes[axis].sampled : size;
+  for (size_t l = level + 1; l < levels(); ++l) tiles.size[l][axis] = follower(l, axis, size);
   return true;
 }
 

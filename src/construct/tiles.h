@@ -122,6 +122,8 @@ class Problem {
   std::vector<int64_t> decisions(const Tiles& tiles, std::vector<int64_t> given) const;
 
  private:
+  // The size of a level that has no factor of the axis, around tiles of `inner`.
+  int64_t follower(size_t level, size_t axis, int64_t inner) const;
   double input_footprint(const Access& access, const std::array<double, kMaxAxes>& sizes) const;
   std::array<double, kMaxAxes> sizes(const Tiles& tiles, size_t level) const;
   double count_tiles(const Tiles& tiles, size_t level, bool reductions) const;

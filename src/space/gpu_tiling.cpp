@@ -137,40 +137,34 @@ int64_t padding_multiple(int64_t extent) {
   return multiple;
 }
 
-// Iterators batch..., k, i, j; operands [batch, k, i] and [batch, k, j] in shared memory. Which of the two last
-// dimensions of an operand's copy are neighbors in memory: those of the sum?
-bool ends_in_sum(const ProductForm& form, size_t operand) {
-  const Expr last = form.nest.loads[operand]->indices.back();
-  auto any = [&](const std::vector<size_t>& iters) {
-    return std::any_of(iters.begin(), iters.end(), [&](size_t i) { return mentions(last, form.nest.iter(i)); });
-  };
-  return any(form.sums) && !any(form.rows) && !any(form.columns);
-}
-
 // One iterator each for rows, columns and terms: no address of a copy has divisions.
 bool is_of_matrices(const ProductForm& form) {
   return form.rows.size() == 1 && form.columns.size() == 1 && form.sums.size() == 1;
 }
 
+// Iterators batch..., k, i, j; operands [batch, k, i] and [batch, k, j] in shared memory. Which of the two last
+// dimensions of an operand's copy are neighbors in memory: that of the sum?
+bool ends_in_sum(const ProductForm& form, size_t operand) {
+  const Expr last = form.nest.loads[operand]->indices.back();
+  auto moves = [&](const std::vector<size_t>& iters) { return mentions(last, form.nest.iter(iters[0])); };
+  return moves(form.sums) && !moves(form.rows) && !moves(form.columns);
+}
+
 bool tile_product(Schedule& s, const ProductForm& form, const target::Target& target, const GpuSpaceOptions& options) {
-  // Step 1. One iterator each for rows, columns and terms; copies of operands in the order of the iterators.
+  // Step 1. The iterators in order, and copies of operands in the order of theirs.
   BlockRv block = s.get_block(form.nest.name);
   std::vector<std::vector<schedule::IterDigit>> map;
   std::vector<int64_t> extents, multiples;
   bool grows = false;
-  auto add = [&](const std::vector<size_t>& iters, bool pads) {
-    int64_t extent = 1;
-    map.emplace_back();
-    for (size_t i : iters) {
-      map.back().push_back({static_cast<int64_t>(i), 1, form.nest.extents[i]});
-      extent *= form.nest.extents[i];
-    }
+  auto add = [&](size_t iter, bool pads) {
+    const int64_t extent = form.nest.extents[iter];
+    map.push_back({{static_cast<int64_t>(iter), 1, extent}});
     multiples.push_back(pads ? padding_multiple(extent) : 1);
     extents.push_back((extent + multiples.back() - 1) / multiples.back() * multiples.back());
     grows = grows || extents.back() > extent;
   };
-  for (size_t b : form.batch) add({b}, false);
-  add(form.sums, true), add(form.rows, true), add(form.columns, true);
+  for (size_t iter : form.batch) add(iter, false);
+  for (size_t iter : {form.sums[0], form.rows[0], form.columns[0]}) add(iter, true);
   s.transform_block_layout(block, map);
   for (int operand : {0, 1}) s.reindex(block, operand);
   if (!form.plain) s.reindex(block, -1);
