@@ -5,6 +5,7 @@
 
 #include "tcc/fleet/worker.h"
 #include "tcc/lower/lower.h"
+#include "tcc/measure/task.h"
 #include "tcc/schedule/trace.h"
 #include "tcc/support/files.h"
 #include "tcc/support/hash.h"
@@ -62,15 +63,15 @@ class MeasurerRunner : public Runner {
   Result<std::shared_ptr<const measure::MeasureTask>> prepare(const TaskText& task) {
     for (const Prepared& p : prepared_)
       if (p.key == task.key) return p.task;
-    if (const double bytes = task_memory(task.naive); !(bytes <= most_bytes_))
+    if (const double bytes = measure::task_memory(task.naive); !(bytes <= most_bytes_))
       return environment_error("task {} needs about {} for its inputs and references, expected at most {}", task.key,
                                format_bytes(bytes), format_bytes(most_bytes_));
     const Stopwatch watch;
     auto prepared = measurer_.prepare(task.naive, task.target);
     preparing_seconds_ += watch.seconds();
     TCC_TRY(std::shared_ptr<const measure::MeasureTask> made, std::move(prepared));
-    prepared_bytes_ += task_memory(task.naive);
-    prepared_.push_back({task.key, task_memory(task.naive), made});
+    prepared_bytes_ += measure::task_memory(task.naive);
+    prepared_.push_back({task.key, measure::task_memory(task.naive), made});
     while (prepared_.size() > 1 &&
            (prepared_.size() > kPreparedTasks || prepared_bytes_ > kPreparedShare * most_bytes_)) {
       prepared_bytes_ -= prepared_.front().bytes;
@@ -132,19 +133,6 @@ class FakeRunner : public Runner {
 };
 
 }  // namespace
-
-double task_memory(const ir::Kernel& naive) {
-  constexpr double kSets = 2, kSeeds = 2;
-  double bytes = 0;
-  for (const ir::Buffer* buffer : naive.buffers) {
-    double elements = 1;
-    for (const ir::Expr extent : buffer->shape) elements *= static_cast<double>(ir::int_value(extent));
-    // While they are made, values are doubles. An output has its reference and its bound beside it.
-    const double doubles = buffer->role == ir::BufferRole::kOutput ? 2 : 1;
-    bytes += elements * (static_cast<double>(ir::type_bytes(buffer->type)) + 8 * doubles);
-  }
-  return bytes * kSets * kSeeds;
-}
 
 std::unique_ptr<Runner> make_runner(measure::Measurer& measurer, double most_bytes) {
   return std::make_unique<MeasurerRunner>(measurer, most_bytes);

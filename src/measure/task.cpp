@@ -29,11 +29,13 @@ using Values = std::vector<std::vector<double>>;  // one array per parameter, em
 using ValueSets = std::vector<Values>;            // one for each data set
 
 constexpr double kReferenceTimeout = 600;
-constexpr double kSampleAboveFlops = 2e9;     // of machine code
-constexpr int64_t kRandomSamples = 4096;      // beside corners and edges
-constexpr int kAmplitudes[] = {4, 1};         // of the integer data, largest that stays exact
-constexpr int64_t kIntegers = 0, kReals = 1;  // data sets
-constexpr int64_t kPiece = int64_t{1} << 18;  // elements of an array that one thread makes or converts at a time
+constexpr double kSampleAboveFlops = 2e9;  // of machine code
+constexpr int64_t kRandomSamples = 4096;   // beside corners and edges
+constexpr int kAmplitudes[] = {4, 1};      // of the integer data, largest that stays exact
+constexpr int64_t kIntegers = 0, kReals = 1;
+constexpr std::array kSets = {kIntegers, kReals};  // data sets of the first seed
+constexpr size_t kSecondSets = 1;                  // of the second one, see MeasureTask::second
+constexpr int64_t kPiece = int64_t{1} << 18;       // elements of an array that one thread makes or converts at a time
 
 // Pieces of arrays, which threads share out.
 struct Piece {
@@ -462,7 +464,7 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::create(IsolatedHostMeasu
   const ReferenceCode* magnitude = made->magnitudes ? &*made->magnitudes : nullptr;
   DataMaker maker(naive, options.seed);
   ReferenceRunner runner(measurer.executor());
-  std::vector<int64_t> sets = {kIntegers, kReals};
+  std::vector<int64_t> sets(kSets.begin(), kSets.end());
   if (options.sets != Sets::kBoth) sets = {options.sets == Sets::kIntegers ? kIntegers : kReals};
   TCC_TRY(Prepared prepared, prepare(maker, runner, facts, *made->outputs, magnitude, sets));
 
@@ -515,6 +517,18 @@ Result<std::shared_ptr<const MeasureTask>> MeasureTask::second(IsolatedHostMeasu
                                  : create(measurer, naive_, target_, other));
   }
   return second_;
+}
+
+double task_memory(const ir::Kernel& naive) {
+  double bytes = 0;
+  for (const ir::Buffer* buffer : naive.buffers) {
+    double elements = 1;
+    for (const ir::Expr extent : buffer->shape) elements *= static_cast<double>(ir::int_value(extent));
+    // While they are made, values are doubles. An output has its reference and its bound beside it.
+    const double doubles = buffer->role == ir::BufferRole::kOutput ? 2 : 1;
+    bytes += elements * (static_cast<double>(ir::type_bytes(buffer->type)) + 8 * doubles);
+  }
+  return bytes * static_cast<double>(kSets.size() + kSecondSets);
 }
 
 }  // namespace tcc::measure

@@ -106,8 +106,6 @@ constexpr GpuRow kGpuRows[] = {
      "fp32 = boost"},
 };
 
-constexpr double kLaunchSeconds = 1e-6;  // of kernels behind each other in a graph: 0.8 us on an H100
-
 // What the model's numbers are where they differ from those of 8.0 (sm_model.h has the sources).
 SmModel sm_model(int64_t sm_arch) {
   SmModel m;
@@ -168,7 +166,6 @@ CudaInfo cuda_limits(int64_t sm_arch) {
   info.shared_per_block_optin = best->shared_optin;
   info.shared_reserved_per_block = best->shared_reserved;
   info.shared_allocation_unit = best->shared_unit;
-  info.launch_seconds = kLaunchSeconds;
   info.model = sm_model(best->sm_arch);
   return info;
 }

@@ -30,11 +30,8 @@ class Runner {
   virtual Result<Answer> run(const Job& job, const TaskText& task) = 0;
 };
 
-// Bytes that measuring a task takes, about: inputs, and outputs with their references and error bounds, for both data
-// sets of both seeds.
-double task_memory(const ir::Kernel& naive);
 // Replays the traces and hands the programs to a measurer, which must outlive it. A program with another hash than the
-// job says is trouble: nothing of it is measured. So is a task whose task_memory() is above `most_bytes`.
+// job says is trouble: nothing of it is measured. So is a task whose measure::task_memory() is above `most_bytes`.
 std::unique_ptr<Runner> make_runner(measure::Measurer& measurer, double most_bytes);
 
 // Times are a function of the program's hash, and each takes `seconds`: for tests and figures of the fleet itself.

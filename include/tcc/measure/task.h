@@ -84,6 +84,10 @@ class MeasureTask {
   std::unique_ptr<Segment> segment_;
 };
 
+// Bytes that measuring a task takes, about: inputs, and outputs with their references and error bounds, for the two
+// data sets of the first seed and the one of the second.
+double task_memory(const ir::Kernel& naive);
+
 // The same computation with every float type turned to f64: parameters, temporaries, constants, arithmetic.
 ir::Kernel to_double(const ir::Kernel& kernel);
 

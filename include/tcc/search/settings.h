@@ -73,7 +73,7 @@ struct Settings {
     int64_t rounds = 12;           // of a task: learning pays, proposing costs (tuned)
     int64_t min_rounds = 2;        // into which a task's trials are divided
     int64_t min_round = 8;         // trials of a round, where the budget has them (tuned)
-    double trials_per_second = 4;  // that a limit of time is sure to allow: large kernels on two cores (tuned)
+    double trials_per_second = 0;  // that a limit of time is sure to allow: the backend's, by settings_for()
     int64_t max_rounds = 0;        // of a task; 0 = no limit
     int64_t max_empty_rounds = 3;  // rounds without a new program after which a task is exhausted
   } scheduling;
