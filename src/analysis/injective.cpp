@@ -179,4 +179,29 @@ bool is_injective(Builder& b, const Block& block, std::span<const Loop* const> l
   return true;
 }
 
+std::optional<std::vector<LoopStep>> loop_steps(Expr index, std::span<const Loop* const> loops) {
+  std::vector<LoopStep> steps;
+  const Sum* sum = as<Sum>(index);
+  const Term alone{1, index};
+  for (const Term& t : sum != nullptr ? sum->terms : std::span<const Term>(&alone, 1))
+    for (const Loop* l : loops) {
+      if (!mentions(t.atom, l->id)) continue;
+      if (as<Var>(t.atom) == nullptr) return std::nullopt;
+      steps.push_back({l->id, std::abs(t.coefficient), int_value(l->extent)});
+    }
+  return steps;
+}
+
+bool are_distinct(std::vector<LoopStep> steps) {
+  std::sort(steps.begin(), steps.end(), [](const LoopStep& a, const LoopStep& b) {
+    return std::pair(a.step, a.extent) < std::pair(b.step, b.extent);
+  });
+  int64_t reach = 0;
+  for (const LoopStep& s : steps) {
+    if (s.step <= reach) return false;
+    reach += s.step * (s.extent - 1);
+  }
+  return true;
+}
+
 }  // namespace tcc::analysis

@@ -38,12 +38,7 @@ Result<void> check_loadable(const target::Target& target) {
 Result<codegen::Artifact> print(const ir::Kernel& lowered, const target::Target& target,
                                 const CompileOptions& options) {
   TCC_TRY(codegen::CudaSource source, codegen::emit_cuda_source(lowered, target, {.prefix = options.prefix}));
-  codegen::Artifact artifact;
-  artifact.launches = std::move(source.launches);
-  artifact.buffers = std::move(source.buffers);
-  artifact.source = std::move(source.text);
-  artifact.source_ending = ".cu";
-  return artifact;
+  return codegen::as_artifact(std::move(source));
 }
 
 bool is_this_machine(const target::Target& target) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cost/gpu_figures.h"
 #include "tcc/analysis/gpu_unrolling.h"
 #include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
@@ -15,9 +16,6 @@ namespace {
 
 constexpr double kFewCopies = 4;  // of a loop's body that straight code has, at least
 
-bool is_cluster(Axis a) {
-  return a == Axis::kClusterX || a == Axis::kClusterY;
-}
 bool is_thread_part(const Loop& l) {
   return is_thread(l.axis) || l.axis == Axis::kVthread;
 }
@@ -29,9 +27,6 @@ Column is_multiple(ColumnBuilder& b, Column c, double of) {
 }
 bool is_bound(const Loop& l) {
   return l.loop_kind == LoopKind::kBound && l.axis != Axis::kVthread;
-}
-bool is_shared_copy(const Loop& l) {
-  return has_annotation(l, AnnotationKey::kCooperativeFetch);
 }
 
 DraftCode::DraftCode(ColumnBuilder& b, const NestColumns& nest, int32_t root, const target::CudaInfo& cuda)

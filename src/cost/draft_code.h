@@ -84,7 +84,5 @@ class DraftCode {
 Column is_multiple(ColumnBuilder& b, Column c, double of);
 // A loop whose iterations are not code one after the other: of the grid, of threads.
 bool is_bound(const ir::Loop& l);
-// A copy that the threads of a block share.
-bool is_shared_copy(const ir::Loop& l);
 
 }  // namespace tcc::cost

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "cost/draft_code.h"
-#include "cost/gpu_copies.h"
+#include "cost/gpu_figures.h"
 #include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/query.h"
@@ -17,20 +17,9 @@ using namespace ir;
 
 namespace {
 
-constexpr double kAddressRegisters = 24;  // of a thread, beside its local arrays
-constexpr double kSoonBytes = 64;         // of one operand in shared memory, that a thread loads ahead
-constexpr double kSpill = 0.02;           // of a thread's arithmetic, for each register too many
-constexpr double kSwizzledConflicts = 4;  // of columns, where rows keep pieces of 16 bytes
-constexpr double kFragmentRow = 8;        // elements of a fragment's row that lanes hold together
+constexpr double kSoonBytes = 64;  // of one operand in shared memory, that a thread loads ahead
+constexpr double kSpill = 0.02;    // of a thread's arithmetic, for each register too many
 constexpr auto kWidest = static_cast<double>(kMaxAccessBytes);
-constexpr double kExchangedShare = 0.25;  // of a launch's traffic, from which on threads wait for each other
-
-double matrix_peak(const target::Peaks& peak, Type t) {
-  if (t == Type::kF16) return peak.fp16;
-  if (t == Type::kBF16) return peak.bf16;
-  if (t == Type::kF32) return peak.tf32;
-  return t == Type::kI8 || t == Type::kU8 ? peak.int8 : 0;
-}
 
 class GpuLaunch {
  public:
@@ -63,7 +52,7 @@ class GpuLaunch {
 
   // Registers, shared memory, stages of pipelines, barriers.
   void storage() {
-    registers_ = number(kAddressRegisters), shared_bytes_ = number(0), stages_ = number(1);
+    registers_ = number(kExpectedAddressRegisters), shared_bytes_ = number(0), stages_ = number(1);
     step_cycles_ = number(0), waits_ = number(0);
     for (const auto& [id, p] : code_.places()) {
       const analysis::BufferColumns& s = nest_.buffer(id);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost/gpu_figures.h"
 #include "tcc/analysis/address.h"
 #include "tcc/analysis/gpu_unrolling.h"
 #include "tcc/analysis/padded_copies.h"
@@ -17,43 +18,7 @@ using namespace ir;
 
 namespace {
 
-// Registers that a thread usually has beside its local arrays, for occupancy. Programs are refused by the smaller
-// kMinAddressRegisters (lower/check_limits.cpp).
-constexpr double kExpectedAddressRegisters = 24;
-constexpr double kExchangedShare = 0.25;  // of a launch's traffic, from which on threads wait for each other
 constexpr int64_t kWideIndex = int64_t{1} << 31;
-
-bool is_copy(const Loop& l) {
-  return has_annotation(l, AnnotationKey::kCooperativeFetch);
-}
-bool is_cluster(Axis a) {
-  return a == Axis::kClusterX || a == Axis::kClusterY;
-}
-
-// Operations a second of the matrix instructions that multiply values of the type.
-double matrix_peak(const target::Peaks& peak, Type t) {
-  switch (t) {
-    case Type::kF16:
-      return peak.fp16;
-    case Type::kBF16:
-      return peak.bf16;
-    case Type::kF32:
-      return peak.tf32;
-    case Type::kI8:
-    case Type::kU8:
-      return peak.int8;
-    case Type::kBool:
-    case Type::kI16:
-    case Type::kU16:
-    case Type::kI32:
-    case Type::kI64:
-    case Type::kF64:
-    case Type::kBarrier:
-    case Type::kTensorMap:
-      break;
-  }
-  return 0;
-}
 
 }  // namespace
 
@@ -161,9 +126,9 @@ int64_t GpuCounter::scan(Stmt s, bool threads, int64_t limit) {
       const uint64_t around = std::exchange(around_, around_ | id_bit(l.id));
       // Virtual threads become the innermost loops of each statement, but for copies that the block shares.
       const bool is_virtual = l.axis == Axis::kVthread;
-      const int64_t copies = is_copy(l)   ? 1
-                             : is_virtual ? statements_ * static_cast<int64_t>(loop_extent(l))
-                                          : statements_;
+      const int64_t copies = is_shared_copy(l) ? 1
+                             : is_virtual      ? statements_ * static_cast<int64_t>(loop_extent(l))
+                                               : statements_;
       const int64_t statements = std::exchange(statements_, copies);
       const int64_t n = scan(l.body, threads || is_thread(l.axis), limit);
       around_ = around, statements_ = statements;
@@ -285,16 +250,16 @@ GpuCounter::Wait GpuCounter::stmt(Stmt s, double times) {
 GpuCounter::Wait GpuCounter::loop(const Loop& l, double times) {
   const double extent = loop_extent(l), copies = copies_[static_cast<size_t>(l.id)];
   const bool bound = l.loop_kind == LoopKind::kBound && l.axis != Axis::kVthread;
-  const bool straight = bound || copies >= extent || copying_ || is_copy(l);
+  const bool straight = bound || copies >= extent || copying_ || is_shared_copy(l);
   depth_[static_cast<size_t>(l.id)] = static_cast<int32_t>(loops_.size());
   loops_.push_back({&l, extent, straight && !bound, bound});
   // Threads share a copy; all of them are counted around it.
   double n = times * extent;
-  if (is_copy(l)) n /= threads_around();
-  const bool outer_copying = std::exchange(copying_, copying_ || is_copy(l));
-  const double outer_vector = std::exchange(vector_, is_copy(l) ? whole_vector(l) : vector_);
+  if (is_shared_copy(l)) n /= threads_around();
+  const bool outer_copying = std::exchange(copying_, copying_ || is_shared_copy(l));
+  const double outer_vector = std::exchange(vector_, is_shared_copy(l) ? whole_vector(l) : vector_);
   const double outer_pieces = pieces_;
-  if (is_copy(l)) pieces_ = 1 / (std::max(threads_around(), facts_.threads) * vector_);
+  if (is_shared_copy(l)) pieces_ = 1 / (std::max(threads_around(), facts_.threads) * vector_);
   if (copying_) pieces_ *= extent;
   const auto depth = static_cast<double>(annotation_or(l, AnnotationKey::kPipelineDepth, 1));
   const double outer_ahead = std::exchange(ahead_, depth > 1 ? std::min(depth, extent) : ahead_);

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <set>
 
-#include "cost/gpu_copies.h"
 #include "cost/gpu_counter.h"
+#include "cost/gpu_figures.h"
 #include "tcc/analysis/address.h"
 #include "tcc/analysis/roles.h"
 #include "tcc/ir/evaluate.h"
@@ -21,13 +21,7 @@ using namespace ir;
 namespace {
 
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::min();
-constexpr double kRow = 8;                // elements of a fragment's row that lanes hold together
-constexpr double kSwizzledConflicts = 4;  // of columns, where rows keep pieces of 16 bytes
-constexpr size_t kMaxQuotients = 64;      // of indices that are remembered
-
-bool is_cluster(Axis a) {
-  return a == Axis::kClusterX || a == Axis::kClusterY;
-}
+constexpr size_t kMaxQuotients = 64;  // of indices that are remembered
 
 }  // namespace
 
@@ -384,10 +378,10 @@ double GpuCounter::count_memory(const Buffer& b, std::span<const Expr> indices, 
   }
   if (matrix_ && !copying_) {
     // Lanes have eight neighbors of a row between four of them.
-    const double rows = per_warp / (kRow * bytes);
+    const double rows = per_warp / (kFragmentRow * bytes);
     facts_.shared_accesses += n * rows;
     facts_.instructions += n / 2;
-    return n * rows * std::max(sector, kRow * bytes);
+    return n * rows * std::max(sector, kFragmentRow * bytes);
   }
   if (copying_) {
     // The first-level cache looks up a line a cycle. Lanes of a copy that goes element by element have whole vectors

@@ -109,24 +109,9 @@ class Hoister {
     const Store& store = *tile->store;
     const Buffer* buffer = edit_.k.buffer(store.buffer);
     if (!in_memory(store) || !reads_itself(loop, store)) return nullptr;
-    std::vector<Expr> shape, place;
-    for (const Loop* l : tile->loops) {
-      shape.push_back(l->extent);
-      place.push_back(b_.var(l->id));
-    }
-    if (shape.empty()) {
-      shape.push_back(b_.integer(1));
-      place.push_back(b_.integer(0));
-    }
-    Buffer fields{};
-    fields.id = edit_.fresh(store.buffer);
-    fields.type = buffer->type;
-    fields.scope = Scope::kLocal;
-    fields.role = BufferRole::kTemp;
-    fields.shape = shape;
-    fields.alignment = static_cast<int32_t>(type_bytes(buffer->type));
-    added_.push_back(b_.buffer(fields));
-    const Id local = fields.id;
+    const auto [tile_buffer, place] = local_tile(edit_, *buffer, tile->loops);
+    added_.push_back(tile_buffer);
+    const Id local = tile_buffer->id;
     // Threads that no iteration concerns have no element.
     Expr concerned = nullptr;
     for (Expr c : tile->conditions)

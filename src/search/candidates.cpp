@@ -86,4 +86,12 @@ bool Candidates::keep_if_new(const Individual& i) {
   return true;
 }
 
+void score_by(const cost::CostModel& model, std::span<Individual> programs) {
+  features::Batch batch;
+  std::vector<float> scores(programs.size());
+  for (const Individual& i : programs) batch.add(i.sample);
+  model.predict(batch, scores);
+  for (size_t i = 0; i < scores.size(); ++i) programs[i].score = scores[i];
+}
+
 }  // namespace tcc::search

@@ -51,4 +51,7 @@ class Candidates {
   std::set<uint64_t> seen_;
 };
 
+// Gives programs the model's scores.
+void score_by(const cost::CostModel& model, std::span<Individual> programs);
+
 }  // namespace tcc::search

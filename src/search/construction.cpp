@@ -73,11 +73,7 @@ Outcome construct_candidates(const Round& round, construct::Method method, size_
     if (legal[i].sketch >= 0) seconds.push_back(made.programs[i].seconds);
   std::erase_if(legal, [](const Individual& i) { return i.sketch < 0; });
   if (options.order == construct::Order::kModel && !legal.empty()) {
-    features::Batch batch;
-    std::vector<float> scores(legal.size());
-    for (const Individual& i : legal) batch.add(i.sample);
-    round.model.predict(batch, scores);
-    for (size_t i = 0; i < legal.size(); ++i) legal[i].score = scores[i];
+    score_by(round.model, legal);
     if (round.target.cuda.sm_count == 0) {
       legal = in_turns(std::move(legal), seconds);
     } else {

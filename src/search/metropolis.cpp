@@ -36,7 +36,7 @@ class Chains {
   std::vector<Individual> run() {
     std::vector<Individual> chains = begin();
     if (chains.empty()) return {};
-    score(chains);
+    score_by(round_.model, chains);
     candidates_.collect(chains);
     std::vector<float> scores;
     for (const Individual& i : chains) scores.push_back(i.score);
@@ -83,7 +83,7 @@ class Chains {
     std::vector<Individual> legal;
     for (const Individual& i : proposed)
       if (i.sketch >= 0) legal.push_back(i);
-    score(legal);
+    score_by(round_.model, legal);
     candidates_.collect(legal);
     Rng rng = round_.rng.fork(0x61636365 + static_cast<uint64_t>(k));
     for (size_t c = 0, next = 0; c < chains.size(); ++c) {
@@ -109,14 +109,6 @@ class Chains {
     } else if (!schedule::mutate(sketch.trace, out.decisions, round_.settings.mutators, rng)) {
       candidates_.fresh_draw(out, candidates_.any_sketch(rng), rng);  // nothing to mutate
     }
-  }
-
-  void score(std::vector<Individual>& population) const {
-    features::Batch programs;
-    std::vector<float> scores(population.size());
-    for (const Individual& i : population) programs.add(i.sample);
-    round_.model.predict(programs, scores);
-    for (size_t i = 0; i < scores.size(); ++i) population[i].score = scores[i];
   }
 
   const Round& round_;

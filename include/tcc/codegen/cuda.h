@@ -40,6 +40,9 @@ const std::string& cuda_prelude();
 Result<CudaSource> emit_cuda_source(const ir::Kernel& lowered, const target::Target& target,
                                     const CudaOptions& options = {});
 
+// The text as Artifact::source, without code.
+Artifact as_artifact(CudaSource source);
+
 // emit_cuda_source, then NVRTC for the target's own architecture. Artifact::source is the CUDA text. Facts, the largest
 // of all launches: registers, spill_bytes (stores and loads together), stack_bytes, shared_bytes (static and dynamic).
 // How often ptxas notes a loss, over all launches: serialized_products (each wgmma is waited for), injected_waits (of

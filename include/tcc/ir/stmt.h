@@ -50,6 +50,9 @@ std::string_view axis_name(Axis axis);  // "grid.x", "lane", "thread.y", ...; ""
 inline bool is_grid(Axis a) {
   return a == Axis::kGridX || a == Axis::kGridY || a == Axis::kGridZ;
 }
+inline bool is_cluster(Axis a) {
+  return a == Axis::kClusterX || a == Axis::kClusterY;
+}
 inline bool is_thread(Axis a) {
   return a >= Axis::kWarpgroup && a <= Axis::kThreadZ;
 }

@@ -89,7 +89,7 @@ Result<std::string> nvrtc_version(const std::string& library) {
 Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& target, const CudaOptions& options) {
   Stopwatch watch;
   TCC_TRY(CudaSource source, emit_cuda_source(lowered, target, options));
-  Artifact artifact;
+  Artifact artifact = as_artifact(std::move(source));
   artifact.facts["emit_seconds"] = watch.seconds();
   TCC_TRY(auto nvrtc, cuda::Nvrtc::open(options.nvrtc_library));
   TCC_TRY_VOID(check_architecture(*nvrtc, target));
@@ -109,9 +109,9 @@ Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& t
   if (options.wait_limit > 0) words.push_back(fmt::format("-DTCC_WAIT_LIMIT={}", options.wait_limit));
   if (options.max_registers > 0) words.push_back(fmt::format("--maxrregcount={}", options.max_registers));
   watch.restart();
-  auto compiled = nvrtc->compile(cuda::without_unused(source.text), words, options.want_ptx);
+  auto compiled = nvrtc->compile(cuda::without_unused(artifact.source), words, options.want_ptx);
   if (!compiled)
-    return tl::unexpected<Error>(std::move(compiled).error().with_context("compiling " + source.launches[0].symbol));
+    return tl::unexpected<Error>(std::move(compiled).error().with_context("compiling " + artifact.launches[0].symbol));
   artifact.facts["compile_seconds"] = watch.seconds();
   artifact.facts["nvrtc_version"] = nvrtc->major() + nvrtc->minor() / 10.0;
   artifact.format = options.want_ptx ? CodeFormat::kPtx : CodeFormat::kCubin;
@@ -120,19 +120,15 @@ Result<Artifact> compile_cuda(const ir::Kernel& lowered, const target::Target& t
   if (!options.want_ptx) {
     const std::string& log = compiled->log;
     double dynamic = 0;
-    for (const Launch& l : source.launches) dynamic = std::max(dynamic, static_cast<double>(l.shared_bytes));
+    for (const Launch& l : artifact.launches) dynamic = std::max(dynamic, static_cast<double>(l.shared_bytes));
     artifact.facts["registers"] = largest_before(log, " registers");
     artifact.facts["stack_bytes"] = largest_before(log, " bytes stack frame");
     artifact.facts["spill_bytes"] =
         largest_before(log, " bytes spill stores") + largest_before(log, " bytes spill loads");
     read_notes(log, artifact.facts);
-    read_functions(log, source.launches);
+    read_functions(log, artifact.launches);
     artifact.facts["shared_bytes"] = std::max(dynamic, largest_before(log, " bytes smem"));
   }
-  artifact.launches = std::move(source.launches);
-  artifact.buffers = std::move(source.buffers);
-  artifact.source = std::move(source.text);
-  artifact.source_ending = ".cu";
   return artifact;
 }
 

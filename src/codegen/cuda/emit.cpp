@@ -85,4 +85,13 @@ Result<CudaSource> emit_cuda_source(const Kernel& lowered, const target::Target&
   return source;
 }
 
+Artifact as_artifact(CudaSource source) {
+  Artifact artifact;
+  artifact.launches = std::move(source.launches);
+  artifact.buffers = std::move(source.buffers);
+  artifact.source = std::move(source.text);
+  artifact.source_ending = ".cu";
+  return artifact;
+}
+
 }  // namespace tcc::codegen

@@ -99,4 +99,26 @@ Stmt keep_vectors_whole(Edit& edit, Stmt s, Id lane, int64_t lanes) {
       [&](Expr e) { return keep_indices_whole(edit, e, lane, lanes); });
 }
 
+LocalTile local_tile(Edit& edit, const Buffer& like, std::span<const Loop* const> loops) {
+  LocalTile tile;
+  std::vector<Expr> shape;
+  for (const Loop* l : loops) {
+    shape.push_back(l->extent);
+    tile.place.push_back(edit.b.var(l->id));
+  }
+  if (shape.empty()) {
+    shape.push_back(edit.b.integer(1));
+    tile.place.push_back(edit.b.integer(0));
+  }
+  Buffer fields{};
+  fields.id = edit.fresh(like.id);
+  fields.type = like.type;
+  fields.scope = Scope::kLocal;
+  fields.role = BufferRole::kTemp;
+  fields.shape = shape;
+  fields.alignment = static_cast<int32_t>(type_bytes(like.type));
+  tile.buffer = edit.b.buffer(fields);
+  return tile;
+}
+
 }  // namespace tcc::lower

@@ -23,6 +23,13 @@ ir::Stmt map_launches(Edit& edit, ir::Stmt root, ir::FunctionRef<ir::Stmt(ir::St
 // The same where f may refuse a launch: the last refusal is the result.
 ir::Legal<ir::Stmt> map_legal_launches(Edit& edit, ir::Stmt root, ir::FunctionRef<ir::Legal<ir::Stmt>(ir::Stmt)> f);
 
+// A local array like the buffer, with an element for each iteration of the loops, and the element's indices.
+struct LocalTile {
+  const ir::Buffer* buffer = nullptr;
+  std::vector<ir::Expr> place;
+};
+LocalTile local_tile(Edit& edit, const ir::Buffer& like, std::span<const ir::Loop* const> loops);
+
 using ir::Touched;
 bool meet(const std::set<ir::Id>& x, const std::set<ir::Id>& y);
 

@@ -229,26 +229,11 @@ class PipelineExpander {
         TCC_UNREACHABLE("no part of a copy");
     }
     const Store& store = *as<Store>(s);
-    Buffer fields{};
-    std::vector<Expr> shape, place;
-    fields.type = edit_.k.buffer(store.buffer)->type;
-    for (const Loop* l : around) {
-      shape.push_back(l->extent);
-      place.push_back(b_.var(l->id));
-    }
-    if (shape.empty()) {
-      shape.push_back(b_.integer(1));
-      place.push_back(b_.integer(0));
-    }
-    fields.id = edit_.fresh(store.buffer);
-    fields.scope = Scope::kLocal;
-    fields.role = BufferRole::kTemp;
-    fields.shape = shape;
-    fields.alignment = static_cast<int32_t>(type_bytes(fields.type));
-    staged_.push_back(b_.buffer(fields));
-    locals.push_back(fields.id);
-    return {b_.store(fields.id, place, store.value, store.predicate),
-            b_.store(store.buffer, store.indices, b_.load(fields.id, fields.type, place, nullptr, nullptr),
+    const auto [local, place] = local_tile(edit_, *edit_.k.buffer(store.buffer), around);
+    staged_.push_back(local);
+    locals.push_back(local->id);
+    return {b_.store(local->id, place, store.value, store.predicate),
+            b_.store(store.buffer, store.indices, b_.load(local->id, local->type, place, nullptr, nullptr),
                      store.predicate)};
   }
 

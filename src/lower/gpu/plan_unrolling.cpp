@@ -7,6 +7,7 @@
 
 #include "lower/gpu/edit.h"
 #include "tcc/analysis/gpu_unrolling.h"
+#include "tcc/analysis/injective.h"
 #include "tcc/ir/instr.h"
 #include "tcc/ir/query.h"
 
@@ -149,24 +150,9 @@ class GpuUnrollPlanner {
   static bool are_distinct(const Store& store, const std::vector<const Loop*>& loops) {
     std::vector<Id> seen;
     for (Expr index : store.indices) {
-      const Sum* sum = as<Sum>(index);
-      const Term alone{1, index};
-      std::vector<std::pair<int64_t, int64_t>> steps;
-      for (const Term& t : sum != nullptr ? sum->terms : std::span<const Term>(&alone, 1)) {
-        const Var* v = as<Var>(t.atom);
-        for (const Loop* l : loops) {
-          if (!mentions(t.atom, l->id)) continue;
-          if (v == nullptr) return false;
-          steps.emplace_back(std::abs(t.coefficient), int_value(l->extent));
-          seen.push_back(l->id);
-        }
-      }
-      std::sort(steps.begin(), steps.end());
-      int64_t reach = 0;
-      for (const auto& [step, extent] : steps) {
-        if (step <= reach) return false;
-        reach += step * (extent - 1);
-      }
+      const std::optional<std::vector<analysis::LoopStep>> steps = analysis::loop_steps(index, loops);
+      if (!steps || !analysis::are_distinct(*steps)) return false;
+      for (const analysis::LoopStep& s : *steps) seen.push_back(s.loop);
     }
     return std::all_of(loops.begin(), loops.end(),
                        [&](const Loop* l) { return std::find(seen.begin(), seen.end(), l->id) != seen.end(); });

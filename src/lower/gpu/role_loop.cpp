@@ -19,10 +19,6 @@ constexpr int64_t kBoxRows = 256;
 constexpr int64_t kSwizzleRows = 8;    // after which the swizzle repeats, so where a part may begin
 constexpr int64_t kClusterBlocks = 2;  // along an axis: masks of blocks are linear in their coordinates
 
-bool is_cluster(Axis a) {
-  return a == Axis::kClusterX || a == Axis::kClusterY;
-}
-
 class Reader {
  public:
   Reader(const Kernel& k, Arena& arena) : k_(k), b_(arena) {}

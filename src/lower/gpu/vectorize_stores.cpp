@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "lower/gpu/edit.h"
+#include "tcc/analysis/injective.h"
 #include "tcc/analysis/vector_access.h"
 #include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/query.h"
@@ -15,26 +16,11 @@ using namespace ir;
 
 constexpr int64_t kMaxStoreLanes = 16;
 
-// No two iterations of the loops have the same value of `flat`: each loop's step is beyond what the smaller ones reach.
+// No two iterations of the loops have the same value of `flat`.
 bool is_injective(Expr flat, const std::vector<const Loop*>& nest) {
-  const Sum* sum = as<Sum>(flat);
-  if (sum == nullptr) return false;
-  std::vector<std::pair<int64_t, int64_t>> steps;  // step, extent
-  for (const Term& t : sum->terms) {
-    const Var* v = as<Var>(t.atom);
-    for (const Loop* l : nest) {
-      if (!mentions(t.atom, l->id)) continue;
-      if (v == nullptr) return false;
-      steps.emplace_back(std::abs(t.coefficient), int_value(l->extent));
-    }
-  }
-  std::sort(steps.begin(), steps.end());
-  int64_t reach = 0;
-  for (const auto& [step, extent] : steps) {
-    if (step <= reach) return false;
-    reach += step * (extent - 1);
-  }
-  return steps.size() == nest.size();
+  if (as<Sum>(flat) == nullptr) return false;
+  const std::optional<std::vector<analysis::LoopStep>> steps = analysis::loop_steps(flat, nest);
+  return steps && steps->size() == nest.size() && analysis::are_distinct(*steps);
 }
 
 class Vectorizer {

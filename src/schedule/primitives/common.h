@@ -39,6 +39,14 @@ inline Legal<Path> path_to_loop(const Kernel& k, Id id) {
   return path;
 }
 
+// Where the loop is among the nodes on the way to a block.
+inline Legal<size_t> position_of_loop(const Kernel& k, const Path& to_block, Id loop) {
+  for (size_t i = 0; i < to_block.nodes.size(); ++i)
+    if (const Loop* l = as<Loop>(to_block.nodes[i]); l != nullptr && l->id == loop) return i;
+  return reject(RejectReason::kNotInScope,
+                describe(k, loop) + " is not around " + describe(k, as<Block>(to_block.nodes.back())->id));
+}
+
 // Loads or stores of a buffer anywhere below s.
 bool reads_buffer(Stmt s, Id buffer);
 bool writes_buffer(Stmt s, Id buffer);

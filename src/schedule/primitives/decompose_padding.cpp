@@ -208,11 +208,7 @@ class Decomposer {
 
 Legal<Kernel> decompose_padding(const Kernel& k, Id block_id, Id loop_id, Id& out) {
   TCC_TRY(Path path, path_to_block(k, block_id));
-  size_t at = path.nodes.size();
-  for (size_t i = 0; i < path.nodes.size(); ++i)
-    if (const Loop* l = as<Loop>(path.nodes[i]); l != nullptr && l->id == loop_id) at = i;
-  if (at == path.nodes.size())
-    return reject(RejectReason::kNotInScope, describe(k, loop_id) + " is not around " + describe(k, block_id));
+  TCC_TRY(const size_t at, position_of_loop(k, path, loop_id));
   return Decomposer(k, std::move(path), at).run(out);
 }
 

@@ -20,11 +20,7 @@ Legal<Kernel> decompose_reduction(const Kernel& k, Id block_id, Id loop_id, Id& 
   const Block* block = as<Block>(path.nodes.back());
   if (block->init == nullptr)
     return reject(RejectReason::kReductionOrder, describe(k, block_id) + " has no initialization to split off");
-  size_t at = path.nodes.size();
-  for (size_t i = 0; i < path.nodes.size(); ++i)
-    if (const Loop* l = as<Loop>(path.nodes[i]); l != nullptr && l->id == loop_id) at = i;
-  if (at == path.nodes.size())
-    return reject(RejectReason::kNotInScope, describe(k, loop_id) + " is not around " + describe(k, block_id));
+  TCC_TRY(const size_t at, position_of_loop(k, path, loop_id));
   for (size_t i = at; i + 1 < path.nodes.size(); ++i)
     if (const Block* around = as<Block>(path.nodes[i]))
       return reject(RejectReason::kNotInScope,
