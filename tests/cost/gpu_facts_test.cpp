@@ -195,6 +195,41 @@ TEST_CASE("a producer's copies cost its block's threads and registers, and no in
   CHECK(f.matrix_seconds == Approx(f.matrix_flops / target::find_target("h200")->peak.fp16));
 }
 
+TEST_CASE("too few warps slow matrix units once, by the smaller of two shares", "[gpu_facts]") {
+  const auto facts = [](int64_t warps) {
+    auto k = ir::parse(fmt::format(R"(kernel nest {{
+  output C: f32[2112, 64]
+  temp acc: f32[16, 8] local
+  temp a: f16[16, 16] local
+  temp b: f16[8, 16] local
+  for g in 132 bound(grid.x) {{
+    for w in {} bound(thread.y) {{
+      alloc acc, a, b {{
+        for k in 64 {{
+          instr mma.m16n8k16.f32.f16.bt(acc[0, 0], a[0, 0], b[0, 0])
+        }}
+        for p in 16 {{
+          for q in 8 {{
+            C[g*16 + p, w*8 + q] = acc[p, q]
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+)",
+                                   warps));
+    if (!k) FAIL(k.error().message);
+    return facts_of(*k, "h200");
+  };
+  // A multiprocessor's 64 warps times 8 sums are twice what arithmetic needs: one warp alone has a quarter of that, and
+  // one of two warps that each of four matrix units needs.
+  CHECK(facts(1).busy == 0.125);
+  CHECK(facts(2).busy == 0.25);
+  CHECK(facts(4).busy == 0.5);
+  CHECK(facts(8).busy == 1);
+}
+
 TEST_CASE("blocks of a cluster are sent once what they share, and walkers fill their rings once") {
   // 4 x cx x cy tiles of 64 x 64, four to a row of tiles.
   auto facts = [](int64_t cx, int64_t cy, int64_t at_a_time, const char* out = "f16") {
