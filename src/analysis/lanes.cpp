@@ -18,17 +18,6 @@ int64_t floor_mod_int(int64_t a, int64_t b) {
   return ((a % b) + b) % b;
 }
 
-// x div c as (numerator, divisor) for one of the two forms an index takes: x itself counts as x div 1.
-struct Quotient {
-  Expr numerator;
-  int64_t divisor;
-};
-Quotient as_quotient(Expr e) {
-  if (e->kind == ExprKind::kFloorDiv && ir::is_int(ir::as<ir::Binary>(e)->b))
-    return {ir::as<ir::Binary>(e)->a, ir::int_value(ir::as<ir::Binary>(e)->b)};
-  return {e, 1};
-}
-
 // The constants and the terms of `e` that mention `id` linearly; false when it appears in another way.
 struct LinearPart {
   int64_t low = 0, high = 0;  // range of the part that mentions id
@@ -78,37 +67,6 @@ Expr separate_lanes(ir::Builder& b, Expr e, const LaneRange& range) {
   Expr base = b.sum(part.constant - rest, part.without);
   if (r->kind == ExprKind::kFloorDiv) return b.floor_div(base, q->b);
   return b.add(b.floor_mod(base, q->b), b.sum(rest, part.with));
-}
-
-// k*(x mod c) + k*c*(x div c) becomes k*x, also below a common division: undoes split-then-flatten.
-Expr recombine(ir::Builder& b, Expr e, const Ranges& ranges) {
-  const ir::Sum* s = ir::as<ir::Sum>(e);
-  while (s != nullptr) {
-    bool changed = false;
-    std::vector<ir::Term> terms(s->terms.begin(), s->terms.end());
-    for (size_t i = 0; i < terms.size() && !changed; ++i) {
-      if (terms[i].atom->kind != ExprKind::kFloorMod) continue;
-      const ir::Binary* mod = ir::as<ir::Binary>(terms[i].atom);
-      if (!ir::is_int(mod->b)) continue;
-      int64_t c = ir::int_value(mod->b);
-      Quotient low = as_quotient(mod->a);
-      // The quotient may have been simplified: (64 x + y) div 3136 is x div 49 for y < 64.
-      const Expr simple = simplify(b, b.floor_div(low.numerator, b.integer(low.divisor * c)), ranges);
-      for (size_t j = 0; j < terms.size() && !changed; ++j) {
-        Quotient high = as_quotient(terms[j].atom);
-        if (j == i || terms[j].coefficient != terms[i].coefficient * c) continue;
-        const bool whole = high.divisor == low.divisor * c && ir::equal(high.numerator, low.numerator);
-        if (!whole && !ir::equal(terms[j].atom, simple)) continue;
-        terms[i].atom = mod->a;
-        terms.erase(terms.begin() + static_cast<int64_t>(j));
-        changed = true;
-      }
-    }
-    if (!changed) break;
-    e = b.sum(s->constant, terms);
-    s = ir::as<ir::Sum>(e);
-  }
-  return e;
 }
 
 }  // namespace
@@ -174,7 +132,7 @@ Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> 
   // Digits of fused loops that were split in other places are apart by more than one step, and come together in turns.
   Expr flat = b.sum(0, terms);
   while (true) {
-    const Expr simpler = recombine(b, simplify_address(b, recombine(b, flat, ranges), ranges), ranges);
+    const Expr simpler = simplify_address(b, flat, ranges);
     if (ir::equal(simpler, flat)) return flat;
     flat = simpler;
   }
