@@ -113,21 +113,48 @@ Number acosh(const Number& x) {
 Number atanh(const Number& x) {
   return 0.5 * log((1.0 + x) / (1.0 - x));
 }
+bool is_double(const Number& x) {
+  return x.type() == Type::kF64;
+}
 // Abramowitz and Stegun, Handbook of Mathematical Functions, 4.4.47: within 1e-5 of atan t for 0 <= t <= 1. One step of
 // atan t = y + atan((t cos y - sin y) / (cos y + t sin y)) takes that to the digits of f64.
-Number atan(const Number& x) {
-  const Number a = abs(x), t = select(1.0 < a, 1.0 / a, a), z = t * t;
+Number double_atan(const Number& a) {
+  const Number t = select(1.0 < a, 1.0 / a, a), z = t * t;
   const Number y = t * (0.9998660 + z * (-0.3302995 + z * (0.1801410 + z * (-0.0851330 + z * 0.0208351))));
   const Number s = sin(y), c = cos(y), within = y + (t * c - s) / (c + t * s);
-  const Number zero(x.b(), x.b().constant(0, x.type())), one(x.b(), x.b().constant(1, x.type()));
-  const Number whole = select(1.0 < a, M_PI_2, zero) + select(1.0 < a, -1.0, one) * within;
-  return select(x < 0.0, -1.0, one) * whole;
+  const Number zero(a.b(), a.b().constant(0, a.type())), one(a.b(), a.b().constant(1, a.type()));
+  return select(1.0 < a, M_PI_2, zero) + select(1.0 < a, -1.0, one) * within;
+}
+// Polynomials for single precision from Moshier, Methods and Programs for Mathematical Functions, 1989: for arguments
+// up to tan(pi / 8), which larger ones are brought to.
+Number single_atan(const Number& a) {
+  const Number far = Number(2.414213562373095) < a, middle = Number(0.4142135623730950) < a;
+  const Number zero(a.b(), a.b().constant(0, a.type())), one(a.b(), a.b().constant(1, a.type()));
+  const Number t = select(far, -1.0, select(middle, a - 1.0, a)) / select(far, a, select(middle, a + 1.0, one)),
+               z = t * t;
+  const Number base = select(far, M_PI_2, select(middle, M_PI_4, zero));
+  const Number p = ((8.05374449538e-2 * z - 1.38776856032e-1) * z + 1.99777106478e-1) * z - 3.33329491539e-1;
+  return base + (p * z * t + t);
+}
+Number atan(const Number& x) {
+  const Number one(x.b(), x.b().constant(1, x.type())), a = abs(x);
+  return select(x < 0.0, -1.0, one) * (is_double(x) ? double_atan(a) : single_atan(a));
+}
+// The arc sine of |x| up to 1/2, and of larger ones that of sqrt((1 - |x|) / 2), from the same book.
+Number half_asin(const Number& a, const Number& large) {
+  const Number z = select(large, 0.5 * (1.0 - a), a * a), s = select(large, sqrt(z), a);
+  const Number p = (((4.2163199048e-2 * z + 2.4181311049e-2) * z + 4.5470025998e-2) * z + 7.4953002686e-2) * z;
+  return s + s * z * (p + 1.6666752422e-1);
 }
 Number asin(const Number& x) {
-  return atan(x / sqrt((1.0 - x) * (1.0 + x)));
+  if (is_double(x)) return atan(x / sqrt((1.0 - x) * (1.0 + x)));
+  const Number a = abs(x), large = 0.5 < a, h = half_asin(a, large), y = select(large, M_PI_2 - 2.0 * h, h);
+  return select(x < 0.0, -y, y);
 }
 Number acos(const Number& x) {
-  return 2.0 * atan(sqrt((1.0 - x) / (1.0 + x)));
+  if (is_double(x)) return 2.0 * atan(sqrt((1.0 - x) / (1.0 + x)));
+  const Number a = abs(x), large = 0.5 < a, h = half_asin(a, large), one(x.b(), x.b().constant(1, x.type()));
+  return select(large, select(x < 0.0, M_PI - 2.0 * h, 2.0 * h), M_PI_2 - select(x < 0.0, -1.0, one) * h);
 }
 Number is_infinite(const Number& x, bool plus, bool minus) {
   const Number never(x.b(), x.b().boolean(false));

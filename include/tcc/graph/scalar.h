@@ -60,9 +60,9 @@ struct ScalarAttributes {
   X(kSin, "Sin", kFloat, 7, kNone, kSame, kFull, sin(x)) \
   X(kCos, "Cos", kFloat, 7, kNone, kSame, kFull, cos(x)) \
   X(kTan, "Tan", kFloat, 7, kNone, kSame, kFull, tan(x)) \
-  X(kAsin, "Asin", kFloat, 7, kNone, kDouble, kFull, asin(x)) \
-  X(kAcos, "Acos", kFloat, 7, kNone, kDouble, kFull, acos(x)) \
-  X(kAtan, "Atan", kFloat, 7, kNone, kDouble, kFull, atan(x)) \
+  X(kAsin, "Asin", kFloat, 7, kNone, kSame, kFull, asin(x)) \
+  X(kAcos, "Acos", kFloat, 7, kNone, kSame, kFull, acos(x)) \
+  X(kAtan, "Atan", kFloat, 7, kNone, kSame, kFull, atan(x)) \
   X(kSinh, "Sinh", kFloat, 9, kNone, kDouble, kFull, sinh(x)) \
   X(kCosh, "Cosh", kFloat, 9, kNone, kSame, kFull, cosh(x)) \
   X(kAsinh, "Asinh", kFloat, 9, kNone, kDouble, kFull, asinh(x)) \

@@ -157,7 +157,7 @@ X(+) X(-) X(*) X(/) X(<) X(<=) X(==) X(!=) X(&&) X(||)
 #define X(function, reads) inline Reads function(Reads x) { return Reads(reads * x.count); }
 X(operator-, 1) X(operator!, 1) X(bit_not, 1) X(abs, 2) X(sign, 4) X(exp, 1) X(log, 1) X(sqrt, 1) X(erf, 1) X(floor, 1) X(ceil, 1)
 X(round_to_even, 1) X(sin, 1) X(cos, 1) X(tan, 2) X(tanh, 1) X(sigmoid, 1) X(expm1, 1) X(log1p, 1) X(sinh, 2) X(cosh, 2)
-X(asinh, 7) X(acosh, 3) X(atanh, 2) X(atan, 144) X(asin, 432) X(acos, 288)
+X(asinh, 7) X(acosh, 3) X(atanh, 2) X(atan, 144) X(asin, 147) X(acos, 112)
 #undef X
 #define X(function, first, second) inline Reads function(Reads x, Reads y) { return Reads(first * x.count + second * y.count); }
 X(max, 2, 4) X(min, 2, 4) X(bit_and, 64, 64) X(bit_or, 64, 64) X(bit_xor, 64, 64) X(shift_left, 1, 6)
