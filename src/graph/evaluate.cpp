@@ -13,6 +13,7 @@ namespace {
 constexpr int64_t kAlwaysFold = int64_t{1} << 20;
 constexpr int64_t kNeverFold = int64_t{1} << 31;
 
+// i64 is the type of shapes and positions, whose overflow is an error of the model. Others wrap around, as in kernels.
 Result<int64_t> apply(Op op, int64_t a, int64_t b, DType dtype) {
   int64_t r = 0;
   bool overflow = false;
@@ -28,18 +29,15 @@ Result<int64_t> apply(Op op, int64_t a, int64_t b, DType dtype) {
       break;
     case Op::kDiv:
       if (b == 0) return input_error("integer division by zero");
+      if (dtype == DType::kU64) return static_cast<int64_t>(static_cast<uint64_t>(a) / static_cast<uint64_t>(b));
       overflow = a == INT64_MIN && b == -1;
       if (!overflow) r = a / b;
       break;
     default:
       TCC_UNREACHABLE();
   }
-  int64_t bits = dtype_size(dtype) * 8;
-  if (!overflow && bits < 64) {
-    const int64_t least = is_unsigned(dtype) ? 0 : -(int64_t{1} << (bits - 1));
-    overflow = r < least || r >= least + (int64_t{1} << bits);
-  }
-  if (overflow) return input_error("{} of {} and {} overflows {}", op_name(op), a, b, dtype_name(dtype));
+  if (overflow && dtype == DType::kI64)
+    return input_error("{} of {} and {} overflows {}", op_name(op), a, b, dtype_name(dtype));
   return r;
 }
 

@@ -15,10 +15,9 @@ bool accepts(Domain domain, DType dtype) {
       return is_float(dtype);
     case Domain::kNumber:
       return dtype != DType::kBool && !is_wide_unsigned(dtype);
-    case Domain::kRemainder:
-      return dtype != DType::kBool && dtype != DType::kU64;
     case Domain::kInteger:
       return dtype != DType::kBool && !is_float(dtype);
+    case Domain::kRemainder:
     case Domain::kExtremum:
     case Domain::kOrder:
       return dtype != DType::kBool;

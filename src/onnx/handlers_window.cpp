@@ -119,7 +119,10 @@ Result<void> max_pool_positions(NodeContext& c, const graph::PoolAttrs& a, bool 
   size_t spatial = a.kernel.size();
   int64_t taps = graph::element_count(a.kernel), pixels = graph::element_count(Shape(in.begin() + 2, in.end()));
   graph::DType dtype = c.input_value(0).dtype;
-  if (!graph::is_float(dtype)) return refuse(Refusal::kElementType, "positions are found for floats only");
+  // Bytes are compared as wider integers, which have a number below all of them for what is beyond the input.
+  const bool bytes = dtype == graph::DType::kI8 || dtype == graph::DType::kU8;
+  if (!bytes && !graph::is_float(dtype))
+    return refuse(Refusal::kElementType, "positions are found for floats and bytes only");
   if (taps > kMaxTaps || graph::element_count(out) > kMaxPositions)
     return refuse(Refusal::kTooLarge, "positions are found for windows of at most {} elements", kMaxTaps);
   std::vector<int64_t> strides(spatial, 1);  // of a position within its plane
@@ -127,13 +130,15 @@ Result<void> max_pool_positions(NodeContext& c, const graph::PoolAttrs& a, bool 
     if (column_major) strides[i] = strides[i - 1] * in[i + 1];
     if (!column_major) strides[spatial - 1 - i] = strides[spatial - i] * in[spatial + 2 - i];
   }
-  graph::PadAttrs pad{{0, 0}, {0, 0}, -HUGE_VAL};
+  graph::PadAttrs pad{{0, 0}, {0, 0}, bytes ? -1000 : -HUGE_VAL};
   for (size_t i = 0; i < spatial; ++i) {
     int64_t last = (out[i + 2] - 1) * a.strides[i] + (a.kernel[i] - 1) * a.dilations[i] - a.pads_begin[i];
     pad.begin.push_back(a.pads_begin[i]);
     pad.end.push_back(std::max<int64_t>(0, last - in[i + 2] + 1));
   }
-  TCC_TRY(graph::ValueId padded, c.emit(Op::kPad, pad, {c.input(0)}));
+  graph::ValueId data = c.input(0);
+  if (bytes) TCC_TRY_SET(data, c.cast(data, graph::DType::kI32));
+  TCC_TRY(graph::ValueId padded, c.emit(Op::kPad, pad, {data}));
   graph::ValueId best = graph::kNone, where = graph::kNone;
   std::vector<int64_t> tap(spatial, 0);
   for (int64_t k = 0; k < taps; ++k) {

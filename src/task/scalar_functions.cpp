@@ -246,11 +246,13 @@ Number shift_right(const Number& x, const Number& y) {
 }
 
 // A number with the top bit is above all without.
+Expr unsigned_less(Builder& b, Expr x, Expr y) {
+  Expr top_x = b.lt(x, b.integer(0, x->type)), top_y = b.lt(y, b.integer(0, y->type));
+  return b.select(b.ne(top_x, top_y), top_y, b.lt(x, y));
+}
+
 Expr unsigned_value(Builder& b, BinaryFn fn, Expr x, Expr y) {
-  auto less = [&](Expr p, Expr q) {
-    Expr top_p = b.lt(p, b.integer(0, p->type)), top_q = b.lt(q, b.integer(0, q->type));
-    return b.select(b.ne(top_p, top_q), top_q, b.lt(p, q));
-  };
+  auto less = [&](Expr p, Expr q) { return unsigned_less(b, p, q); };
   switch (fn) {
     case BinaryFn::kMax:
       return b.select(less(x, y), y, x);
@@ -270,18 +272,30 @@ Expr unsigned_value(Builder& b, BinaryFn fn, Expr x, Expr y) {
   TCC_UNREACHABLE("{} of unsigned numbers", graph::binary_name(fn));
 }
 
-// A shift to the right of u64: the first step moves in a zero.
-Expr logical_shift_right(Builder& b, Expr x, Expr y) {
+// Half of a u64, rounded down, in two steps of 2^62: 2^63 does not fit.
+Expr halved_u64(Builder& b, Expr x) {
   const int64_t quarter = int64_t{1} << 62;
   const Expr down = b.floor_div(x, b.integer(2));
-  // In two steps of 2^62, for 2^63 does not fit.
-  const Expr half =
-      b.offset(b.select(b.lt(x, b.integer(0)), b.offset(down, quarter), b.offset(down, -quarter)), quarter);
-  const Number rest = shift_right(Number(b, half), Number(b, b.offset(y, -1)));
+  return b.offset(b.select(b.lt(x, b.integer(0)), b.offset(down, quarter), b.offset(down, -quarter)), quarter);
+}
+
+// A shift to the right of u64: the first step moves in a zero.
+Expr logical_shift_right(Builder& b, Expr x, Expr y) {
+  const Number rest = shift_right(Number(b, halved_u64(b, x)), Number(b, b.offset(y, -1)));
   return b.select(b.eq(y, b.integer(0)), x, b.select(b.lt(y, b.integer(0)), b.integer(0), rest.expr()));
 }
 
-// Quotients, remainders and shifts of u32 by way of i64, which holds them all. Quotients of u64 are right below 2^63.
+// Twice the quotient of half the number leaves less than two divisors; a divisor with the top bit goes in once at most.
+Expr quotient_u64(Builder& b, Expr x, Expr y) {
+  const Expr zero = b.integer(0), one = b.integer(1);
+  const Expr even = b.scale(b.div(halved_u64(b, x), y), 2);
+  const Expr rest = b.sub(x, b.mul(even, y));
+  const Expr usual = b.select(unsigned_less(b, rest, y), even, b.offset(even, 1));
+  const Expr once = b.select(unsigned_less(b, x, y), zero, one);
+  return b.select(b.lt(y, zero), once, b.select(b.eq(y, zero), zero, usual));
+}
+
+// Quotients, remainders and shifts of u32 by way of i64, which holds them all.
 Expr of_unsigned(Builder& b, const graph::Node& node, Expr x, Expr y) {
   auto value = [&](Expr e) {
     Expr wide = b.cast(e, Type::kI64);
@@ -296,7 +310,8 @@ Expr of_unsigned(Builder& b, const graph::Node& node, Expr x, Expr y) {
 Expr element_value(Builder& b, const graph::Node& node, bool wide_unsigned, Expr x, Expr y) {
   const Type type = x->type;
   bool wide = false, rounds = false;
-  if (wide_unsigned && node.op == graph::Op::kDiv) return of_unsigned(b, node, x, y);
+  if (wide_unsigned && node.op == graph::Op::kDiv)
+    return type == Type::kI64 ? quotient_u64(b, x, y) : of_unsigned(b, node, x, y);
   if (node.op == graph::Op::kUnary) {
     const graph::UnaryFn fn = node.as<graph::UnaryAttrs>().fn;
     // The bounds and the bias of Shrink may be fractions where its data are integers.
@@ -309,6 +324,8 @@ Expr element_value(Builder& b, const graph::Node& node, bool wide_unsigned, Expr
     const bool by_value =
         fn == BinaryFn::kMod || fn == BinaryFn::kFMod || fn == BinaryFn::kShiftLeft || fn == BinaryFn::kShiftRight;
     if (wide_unsigned && fn == BinaryFn::kShiftRight && type == Type::kI64) return logical_shift_right(b, x, y);
+    if (wide_unsigned && (fn == BinaryFn::kMod || fn == BinaryFn::kFMod) && type == Type::kI64)
+      return b.sub(x, b.mul(quotient_u64(b, x, y), y));
     if (wide_unsigned && by_value) return of_unsigned(b, node, x, y);
     // Integer powers and quotients of floats need more digits than the type has.
     rounds = fn == BinaryFn::kPow && !is_float(type);  // a power in f64 may be just below the integer

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 
 #include "graph/constants.h"
 #include "graph/print_graph.h"
@@ -223,6 +224,31 @@ TEST_CASE("integer constants fold exactly; overflow and division by zero are err
   CHECK(fold(Op::kMul, {big}, {4}).empty());
   CHECK(fold(Op::kDiv, {1}, {0}).empty());
   CHECK(fold(Op::kDiv, {INT64_MIN}, {-1}).empty());
+}
+
+TEST_CASE("integers other than i64 wrap around where constants fold") {
+  auto fold = [](DType dtype, Op op, int64_t a, int64_t b) {
+    Graph g;
+    auto constant = [&](int64_t x) {
+      std::vector<std::byte> bytes(static_cast<size_t>(dtype_size(dtype)));
+      std::memcpy(bytes.data(), &x, bytes.size());
+      return g.add_constant("c", dtype, {1}, make_constant(std::move(bytes)));
+    };
+    const ValueId x = constant(a), y = constant(b);
+    g.add_output(add(g, op, NoAttrs{}, {x, y}), "o");
+    REQUIRE(fold_constants(g, nullptr));
+    REQUIRE(g.order.empty());
+    const Value& v = g.value(g.outputs[0]);
+    return constant_integers(*v.constant, v.dtype, 1)[0];
+  };
+  CHECK(fold(DType::kU16, Op::kSub, 0, 4) == 65532);
+  CHECK(fold(DType::kI8, Op::kAdd, 127, 1) == -128);
+  CHECK(fold(DType::kI8, Op::kDiv, -128, -1) == -128);
+  CHECK(fold(DType::kU8, Op::kMul, 200, 3) == 88);
+  CHECK(fold(DType::kI32, Op::kMul, INT32_MAX, 2) == -2);
+  CHECK(static_cast<uint64_t>(fold(DType::kU64, Op::kSub, 0, 1)) == UINT64_MAX);
+  CHECK(fold(DType::kU64, Op::kMul, INT64_MAX, 3) == INT64_MAX - 2);
+  CHECK(fold(DType::kU64, Op::kDiv, -1, 2) == INT64_MAX);
 }
 
 TEST_CASE("constants fold through moves and, with an evaluator, through float operators") {

@@ -169,7 +169,7 @@ TEST_CASE("wrong inputs are errors, unsupported types are refusals with a reason
   CHECK(reason(Op::kUnary, UnaryAttrs{UnaryFn::kExp}, {i}) == Refusal::kElementType);
   CHECK(reason(Op::kBinary, BinaryAttrs{BinaryFn::kAnd}, {f, f}) == Refusal::kElementType);
   CHECK(reason(Op::kBinary, BinaryAttrs{BinaryFn::kPow}, {u, u}) == Refusal::kElementType);
-  CHECK(reason(Op::kDiv, NoAttrs{}, {w, w}) == Refusal::kElementType);
+  CHECK(reason(Op::kBinary, BinaryAttrs{BinaryFn::kPow}, {w, w}) == Refusal::kElementType);
   CHECK(reason(Op::kRelu, NoAttrs{}, {u}) == Refusal::kElementType);
   CHECK(reason(Op::kReduceSum, ReduceAttrs{{0}, true}, {b}) == Refusal::kElementType);
   // Mistakes of the model carry no reason.

@@ -81,6 +81,20 @@ TEST_CASE("with ceil_mode the last window may end after the padding, the only on
   CHECK(pooled("MaxPool", {3, 5}, {3}, 1, 2, {0, 0}) == Doubles{5});
 }
 
+TEST_CASE("a pool of bytes tells the positions of its maxima, of zeros beside the padding as well") {
+  for (const DType dtype : {DType::kU8, DType::kI8}) {
+    ModelWriter w("pool", 12);
+    w.typed_input("x", dtype, {1, 1, 5});
+    w.node("MaxPool", {"x"}, {"y", "at"},
+           {{"kernel_shape", Ints{3}}, {"strides", Ints{2}}, {"pads", Ints{1, 1}}});
+    w.output("y", dtype);
+    w.output("at", DType::kI64);
+    const auto results = run_model(w.finish(), {}, {{0, 0, 9, 9, 0}});
+    CHECK(results[0].data == Doubles{0, 9, 9});
+    CHECK(results[1].data == Doubles{0, 2, 3});
+  }
+}
+
 TEST_CASE("cubic samples up to the border have the weights of their place") {
   auto sampled = [](float x, int64_t align_corners) {
     return result_of(

@@ -143,6 +143,37 @@ TEST_CASE("u32 and u64 compare as unsigned numbers") {
   }
 }
 
+TEST_CASE("quotients and remainders of u64 are those of unsigned numbers") {
+  const uint64_t top = uint64_t{1} << 63, most = ~uint64_t{0};
+  const std::vector<uint64_t> x{most, most, most - 1, 7, top, top, top - 1, 5, 0, 12345678901234567890u},
+      y{3, most, most, 2, 2, top, top, top + 1, 7, 987654321};
+  const auto count = static_cast<int64_t>(x.size());
+  for (const bool divides : {true, false}) {
+    graph::Graph g;
+    ValueId a = g.add_input("x", DType::kU64, {count}), c = g.add_input("y", DType::kU64, {count});
+    auto id = divides ? g.add_node(Op::kDiv, graph::NoAttrs{}, {a, c}, "n")
+                      : g.add_node(Op::kBinary, graph::BinaryAttrs{BinaryFn::kMod}, {a, c}, "n");
+    REQUIRE(id.has_value());
+    g.add_output(*id, "z");
+    auto task = task::make_task(g, graph::fuse(g)[0]);
+    REQUIRE(task.has_value());
+    auto tensor = [&](const std::vector<uint64_t>& v) {
+      auto t = interp::TensorData::zeros(ir::Type::kI64, Shape{count});
+      std::memcpy(t.bytes.data(), v.data(), t.bytes.size());
+      return t;
+    };
+    auto tx = tensor(x), ty = tensor(y), out = interp::TensorData::zeros(ir::Type::kI64, Shape{count});
+    std::vector<interp::TensorData*> params{&tx, &ty, &out};
+    REQUIRE(interp::run(task->kernel, params).ok());
+    std::vector<uint64_t> z(x.size());
+    std::memcpy(z.data(), out.bytes.data(), out.bytes.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      INFO(x[i] << " by " << y[i]);
+      CHECK(z[i] == (divides ? x[i] / y[i] : x[i] % y[i]));
+    }
+  }
+}
+
 TEST_CASE("conversions between all types") {
   for (DType from : kTypes) {
     for (DType to : kTypes) {

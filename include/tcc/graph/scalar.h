@@ -14,7 +14,7 @@ namespace tcc::graph {
 enum class Domain : uint8_t {
   kFloat,      // floats
   kNumber,     // floats and integers, without u32 and u64
-  kRemainder,  // floats and integers, without u64
+  kRemainder,  // floats and integers
   kInteger,    // integers
   kExtremum,   // floats and integers
   kBool,       // booleans

@@ -161,16 +161,24 @@ class Math {
     return b_.CreateSelect(b_.CreateFCmpOLT(x, c(kSmallest)), c(0), y);
   }
 
-  Value* log(Value* x) {
+  // x = (1 + fraction) 2^exponent, with 1 + fraction in [sqrt(1/2), sqrt(2)).
+  struct Reduced {
+    Value* fraction;
+    Value* exponent;
+  };
+  Reduced reduced(Value* x) {
     double smallest = single_ ? 0x1p-126 : 0x1p-1022, scale = single_ ? 0x1p25 : 0x1p54;
     Value* tiny = b_.CreateFCmpOLT(x, c(smallest));
     Value* y = b_.CreateSelect(tiny, mul(x, c(scale)), x);
-    // m in [sqrt(1/2), sqrt(2)), x = m 2^e.
     Value* bits = b_.CreateSub(to_bits(y), to_bits(c(0.70710678118654752)));
     Value* e = b_.CreateAShr(bits, mantissa_bits());
     Value* m = from_bits(b_.CreateSub(to_bits(y), b_.CreateShl(e, mantissa_bits())));
     Value* exponent = sub(b_.CreateSIToFP(e, type_), b_.CreateSelect(tiny, c(single_ ? 25 : 54), c(0)));
-    Value* f = sub(m, c(1));
+    return {sub(m, c(1)), exponent};
+  }
+
+  Value* log(Value* x) {
+    auto [f, exponent] = reduced(x);
     Value* r = nullptr;
     if (single_) {
       Value* z = mul(f, f);
@@ -183,16 +191,35 @@ class Math {
     } else {
       // log m = f - s (f - R) with s = f / (2 + f) and R the series of 2 atanh(s) / s - 2.
       Value* s = b_.CreateFDiv(f, add(c(2), f));
-      Value* z = mul(s, s);
-      Value* p = c(2.0 / 25);
-      for (int k = 23; k >= 3; k -= 2) p = mad(p, z, c(2.0 / k));
-      p = mul(p, z);
-      Value* part = sub(f, mul(s, sub(f, p)));
+      Value* part = sub(f, mul(s, sub(f, series_of_log(mul(s, s)))));
       r = mad(exponent, c(0x1.62e42feep-1), mad(exponent, c(1.90821492927058770002e-10), part));
     }
     r = b_.CreateSelect(b_.CreateFCmpOEQ(x, infinity()), x, r);
     r = b_.CreateSelect(b_.CreateFCmpOEQ(x, c(0)), c(-std::numeric_limits<double>::infinity()), r);
     return b_.CreateSelect(b_.CreateFCmpOGE(x, c(0)), r, nan());
+  }
+
+  // 2 atanh(s) / s - 2, of z = s^2.
+  Value* series_of_log(Value* z) {
+    Value* p = c(2.0 / 25);
+    for (int k = 23; k >= 3; k -= 2) p = mad(p, z, c(2.0 / k));
+    return mul(p, z);
+  }
+
+  // The logarithm in f64 as a sum of two numbers with some 59 bits: a power multiplies its error.
+  std::pair<Value*, Value*> log_pair(Value* x) {
+    llvm::IRBuilder<>::FastMathFlagGuard exact(b_);
+    b_.clearFastMathFlags();
+    auto [f, exponent] = reduced(x);
+    Value* t = add(c(2), f);
+    Value* t_rest = sub(f, sub(t, c(2)));
+    Value* s = b_.CreateFDiv(f, t);
+    Value* s_rest = b_.CreateFDiv(sub(fused(b_.CreateFNeg(s), t, f), mul(s, t_rest)), t);
+    Value* small = add(add(s_rest, s_rest), mul(s, series_of_log(mul(s, s))));
+    auto [sum, error] = two_sum(mul(exponent, c(0x1.62e42feep-1)), add(s, s));
+    small = add(error, add(small, mul(exponent, c(1.90821492927058770002e-10))));
+    Value* high = add(sum, small);
+    return {high, sub(small, sub(high, sum))};
   }
 
   // With e = exp(-|x|): 1 / (1 + e), or e / (1 + e) = e - e (e / (1 + e)), where the rounding of 1 + e hardly counts.
@@ -291,16 +318,31 @@ class Math {
       if (f->isExactlyValue(1.0)) return x;
       if (f->isExactlyValue(-1.0)) return b_.CreateFDiv(c(1), x);
     }
-    if (!single_) return pow_double(x, y);
+    if (!single_) return pow_double(x, y, magnitude_of_pow(x, y));
     Math wide(b_, double_type(), features_);
-    Value* r = wide.pow_double(b_.CreateFPExt(x, double_type()), b_.CreateFPExt(y, double_type()));
-    return b_.CreateFPTrunc(r, type_);
+    x = b_.CreateFPExt(x, double_type()), y = b_.CreateFPExt(y, double_type());
+    // 1 to any power is 1, to an infinite one, too.
+    Value* exponent = wide.log(wide.abs(x));
+    Value* product = b_.CreateSelect(b_.CreateFCmpOEQ(exponent, wide.c(0)), wide.c(0), b_.CreateFMul(y, exponent));
+    return b_.CreateFPTrunc(wide.pow_double(x, y, wide.exp(product)), type_);
   }
 
-  Value* pow_double(Value* x, Value* y) {
-    // 1 to any power is 1, to an infinite one, too.
-    Value* exponent = log(abs(x));
-    Value* magnitude = exp(b_.CreateSelect(b_.CreateFCmpOEQ(exponent, c(0)), c(0), mul(y, exponent)));
+  // |x|^y in f64, where the exponent of e needs more bits than a double has.
+  Value* magnitude_of_pow(Value* x, Value* y) {
+    Value* a = abs(x);
+    auto [high, low] = log_pair(a);
+    high = b_.CreateSelect(b_.CreateFCmpOEQ(a, infinity()), a, high);
+    high = b_.CreateSelect(b_.CreateFCmpOEQ(a, c(0)), c(-std::numeric_limits<double>::infinity()), high);
+    Value* product = b_.CreateSelect(b_.CreateFCmpOEQ(high, c(0)), c(0), mul(y, high));
+    Value* rest = add(fused(y, high, b_.CreateFNeg(product)), mul(y, low));
+    Value* r = exp(product);
+    // There is no rest of 0, infinity and NaN.
+    Value* inside = b_.CreateAnd(b_.CreateFCmpOGT(r, c(0)), b_.CreateFCmpOLT(r, infinity()));
+    return b_.CreateSelect(inside, mad(r, rest, r), r);
+  }
+
+  // The rules of signs and edges around |x|^y.
+  Value* pow_double(Value* x, Value* y, Value* magnitude) {
     // A negative base has a result for whole exponents only; beyond 2^53 all of them are even.
     double magic = 0x1.8p52;
     Value* whole =

@@ -77,9 +77,7 @@ Result<TensorType> Typing::clip() const {
 
 Result<TensorType> Typing::arithmetic() const {
   TCC_TRY_VOID(need_one_type());
-  // Sums and products of u32 and u64 wrap as those of the signed types do. Quotients of u64 would not.
-  const bool divides_wide = node_.op == Op::kDiv && in(0).dtype == DType::kU64;
-  if (!is_wide_unsigned(in(0).dtype) || divides_wide) TCC_TRY_VOID(need_arithmetic());
+  if (!is_wide_unsigned(in(0).dtype)) TCC_TRY_VOID(need_arithmetic());
   auto out = broadcast_shapes(shape(0), shape(1));
   if (!out) return input_error("shapes {} and {} do not broadcast", shape_text(shape(0)), shape_text(shape(1)));
   return done(*out);
