@@ -89,6 +89,10 @@ class NodeContext {
   std::vector<Made> inputs() const;
   Result<void> need_inputs(std::initializer_list<size_t> numbers) const;
   const graph::Value& value(graph::ValueId id) const { return graph_.value(id); }
+  // nullptr for inputs and constants.
+  const graph::Node* producer(graph::ValueId id) const {
+    return value(id).producer == graph::kNone ? nullptr : &graph_.node(value(id).producer);
+  }
   const graph::Value& input_value(size_t i) const { return graph_.value(inputs_[i].tensor); }
   int64_t rank(size_t i) const { return static_cast<int64_t>(input_value(i).shape.size()); }
   // Inputs of operators that take lists and optionals (rows of TCC_ONNX_LIST_OPERATORS).

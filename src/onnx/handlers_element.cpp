@@ -1,4 +1,7 @@
 // Operators of one element: functions, comparisons, powers.
+#include <algorithm>
+#include <cmath>
+
 #include "handlers.h"
 #include "tcc/support/check.h"
 #include "tcc/support/text.h"
@@ -66,6 +69,56 @@ Result<void> import_mean(NodeContext& c) {
   return c.finish(sum);
 }
 
+namespace {
+
+constexpr int kDeepest = 8;            // nodes behind one another that never_negative follows
+constexpr int64_t kMostNumbers = 4096;  // of a constant that it reads
+
+// No element is below 0, nor is one -0. Variances and sums of squares are such values.
+bool never_negative(const NodeContext& c, ValueId id, int depth = 0) {
+  const graph::Value& v = c.value(id);
+  if (v.is_constant()) {
+    const int64_t count = v.constant->splat ? 1 : v.elements();
+    if (!graph::is_float(v.dtype) || count > kMostNumbers) return false;
+    for (int64_t i = 0; i < count; ++i)
+      if (std::signbit(graph::constant_element(*v.constant, v.dtype, i))) return false;
+    return true;
+  }
+  const graph::Node* node = c.producer(id);
+  if (node == nullptr || depth == kDeepest) return false;
+  auto all = [&] {
+    return std::all_of(node->inputs.begin(), node->inputs.end(),
+                       [&](ValueId input) { return never_negative(c, input, depth + 1); });
+  };
+  switch (node->op) {
+    case Op::kMul:
+      return node->inputs[0] == node->inputs[1] || all();
+    case Op::kUnary:
+      return node->as<graph::UnaryAttrs>().fn == UnaryFn::kAbs || node->as<graph::UnaryAttrs>().fn == UnaryFn::kExp;
+    case Op::kAdd:
+    case Op::kDiv:
+    case Op::kReduceSum:
+    case Op::kReduceMean:
+    case Op::kReshape:
+    case Op::kIdentity:
+      return all();
+    default:
+      return false;
+  }
+}
+
+// Of -infinity a power has infinity, and of -0 it has 0, where a root has neither.
+Made half_power(NodeContext& c, ValueId x) {
+  Made root = c.unary(UnaryFn::kSqrt, x);
+  if (never_negative(c, x)) return root;
+  const DType dtype = c.value(x).dtype;
+  auto number = [&](double v) { return c.scalar(dtype, v); };
+  root = c.where(c.binary(BinaryFn::kEqual, x, number(0)), number(0), root);
+  return c.where(c.binary(BinaryFn::kEqual, x, number(-HUGE_VAL)), number(HUGE_VAL), root);
+}
+
+}  // namespace
+
 Result<void> import_pow(NodeContext& c) {
   ValueId x = c.input(0);
   TCC_TRY(ValueId y, legacy_broadcast(c, x, c.input(1)));
@@ -77,7 +130,7 @@ Result<void> import_pow(NodeContext& c) {
     Made square = c.arithmetic(Op::kMul, x, x);
     return c.finish(exponent == 3 ? c.arithmetic(Op::kMul, square, x) : square);
   }
-  if (exponent == 0.5 && graph::is_float(dtype)) return c.finish(Op::kUnary, graph::UnaryAttrs{UnaryFn::kSqrt}, {x});
+  if (exponent == 0.5 && graph::is_float(dtype)) return c.finish(half_power(c, x));
   // Integers to a fractional power are powers of reals, cut off.
   DType through = graph::is_float(dtype) || !graph::is_float(power.dtype) ? dtype : DType::kF64;
   Made base = c.cast(x, through);

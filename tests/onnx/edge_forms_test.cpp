@@ -81,6 +81,28 @@ TEST_CASE("with ceil_mode the last window may end after the padding, the only on
   CHECK(pooled("MaxPool", {3, 5}, {3}, 1, 2, {0, 0}) == Doubles{5});
 }
 
+TEST_CASE("the power of a half has no sign, and roots of variances stay roots") {
+  auto powers = [](const Doubles& data) {
+    return result_of({"Pow", 18, DType::kF32, {static_cast<int64_t>(data.size())}, data, {}, {{{}, Floats{0.5F}}}});
+  };
+  const Doubles y = powers({-INFINITY, -0.0, 0, 4, -4, INFINITY, NAN});
+  CHECK(y[0] == INFINITY);
+  CHECK((y[1] == 0 && !std::signbit(y[1])));
+  CHECK((y[2] == 0 && y[3] == 2 && y[5] == INFINITY));
+  CHECK((std::isnan(y[4]) && std::isnan(y[6])));
+
+  ModelWriter w("deviation", 17);
+  w.input("x", {2, 8});
+  w.node("Mul", {"x", "x"}, {"squares"});
+  w.node("ReduceMean", {"squares"}, {"mean"}, {{"axes", Ints{1}}});
+  w.node("Add", {"mean", w.initializer("epsilon", {{}, Floats{1e-5F}})}, {"variance"});
+  w.node("Pow", {"variance", w.initializer("half", {{}, Floats{0.5F}})}, {"y"});
+  w.output("y");
+  const auto g = import_text(w.finish());
+  REQUIRE(g.has_value());
+  CHECK(g->node(g->value(g->outputs[0]).producer).op == graph::Op::kUnary);
+}
+
 TEST_CASE("a pool of bytes tells the positions of its maxima, of zeros beside the padding as well") {
   for (const DType dtype : {DType::kU8, DType::kI8}) {
     ModelWriter w("pool", 12);
