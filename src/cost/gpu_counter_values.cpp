@@ -37,6 +37,11 @@ double function_instructions(const target::SmModel& m, Intrinsic fn, bool coarse
     case Intrinsic::kFloor:
     case Intrinsic::kCeil:
     case Intrinsic::kRound:
+    case Intrinsic::kBitAnd:
+    case Intrinsic::kBitOr:
+    case Intrinsic::kBitXor:
+    case Intrinsic::kShiftLeft:
+    case Intrinsic::kShiftRight:
       return 1;
     case Intrinsic::kExp:
       return m.exp_instructions;
@@ -58,7 +63,7 @@ double function_instructions(const target::SmModel& m, Intrinsic fn, bool coarse
 }
 bool is_special(Intrinsic fn) {
   return fn != Intrinsic::kAbs && fn != Intrinsic::kFma && fn != Intrinsic::kFloor && fn != Intrinsic::kCeil &&
-         fn != Intrinsic::kRound && fn != Intrinsic::kErf;
+         fn != Intrinsic::kRound && fn != Intrinsic::kErf && !takes_bits(fn);
 }
 
 }  // namespace

@@ -84,7 +84,10 @@ void count_ops(Expr e, double times, OpCounts& ops) {
         add(OpKind::kOther, x->type);
         break;
       case ExprKind::kCall:
-        add(static_cast<const Call*>(x)->fn == Intrinsic::kFma ? OpKind::kMad : OpKind::kMath, x->type);
+        add(static_cast<const Call*>(x)->fn == Intrinsic::kFma ? OpKind::kMad
+            : takes_bits(static_cast<const Call*>(x)->fn)      ? OpKind::kOther
+                                                               : OpKind::kMath,
+            x->type);
         break;
       case ExprKind::kSum: {
         const Sum& sum = *static_cast<const Sum*>(x);

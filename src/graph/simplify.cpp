@@ -209,10 +209,20 @@ ValueId expand_batch_norm(Graph& graph, const Node& node, const Affine& affine) 
   const Shape& shape = graph.value(node.inputs[0]).shape;
   Shape channel_shape(shape.size() - 1, 1);
   channel_shape[0] = shape[1];
-  ValueId scale = add_derived(graph, node.inputs[1], channel_shape, affine.scale);
-  ValueId shift = add_derived(graph, node.inputs[2], channel_shape, affine.shift);
-  const ValueId product = emit_node(graph, Op::kMul, NoAttrs{}, {node.inputs[0], scale}, node);
-  return emit_node(graph, Op::kAdd, NoAttrs{}, {product, shift}, node);
+  // Scales and shifts of 16 bits would lose what is left where the product and the shift cancel.
+  const DType dtype = graph.value(node.output).dtype;
+  const bool wider = dtype == DType::kF16 || dtype == DType::kBF16;
+  auto of_channels = [&](ValueId from, const std::vector<double>& values) {
+    if (!wider) return add_derived(graph, from, channel_shape, values);
+    const std::string name = graph.value(from).name;
+    return graph.add_constant(name, DType::kF32, channel_shape, make_constant_from_doubles(DType::kF32, values));
+  };
+  const ValueId scale = of_channels(node.inputs[1], affine.scale), shift = of_channels(node.inputs[2], affine.shift);
+  ValueId x = node.inputs[0];
+  if (wider) x = emit_node(graph, Op::kCast, CastAttrs{DType::kF32}, {x}, node);
+  x = emit_node(graph, Op::kMul, NoAttrs{}, {x, scale}, node);
+  x = emit_node(graph, Op::kAdd, NoAttrs{}, {x, shift}, node);
+  return wider ? emit_node(graph, Op::kCast, CastAttrs{dtype}, {x}, node) : x;
 }
 
 }  // namespace

@@ -50,8 +50,32 @@ double math_call(ir::Intrinsic fn, double a, double b, double c, ir::Type type) 
       return type == ir::Type::kF32
                  ? static_cast<double>(std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c)))
                  : std::fma(a, b, c);
+    case ir::Intrinsic::kBitAnd:
+    case ir::Intrinsic::kBitOr:
+    case ir::Intrinsic::kBitXor:
+    case ir::Intrinsic::kShiftLeft:
+    case ir::Intrinsic::kShiftRight:
+      break;  // of integers
   }
   return 0;
+}
+
+int64_t bits_call(ir::Intrinsic fn, int64_t a, int64_t b) {
+  const bool fits = b >= 0 && b < 64;
+  switch (fn) {
+    case ir::Intrinsic::kBitAnd:
+      return a & b;
+    case ir::Intrinsic::kBitOr:
+      return a | b;
+    case ir::Intrinsic::kBitXor:
+      return a ^ b;
+    case ir::Intrinsic::kShiftLeft:
+      return fits ? static_cast<int64_t>(static_cast<uint64_t>(a) << b) : 0;
+    case ir::Intrinsic::kShiftRight:
+      return fits ? a >> b : 0;
+    default:
+      return 0;
+  }
 }
 
 Reg call(const Ins& in, const Reg* r) {
@@ -61,6 +85,8 @@ Reg call(const Ins& in, const Reg* r) {
   if (ir::is_float(type)) {
     const double b = in.b >= 0 ? r[in.b].f : 0, c = in.e >= 0 ? r[in.e].f : 0;
     out.f = round_to(type, math_call(fn, r[in.a].f, b, c, type));
+  } else if (ir::takes_bits(fn)) {
+    out.i = wrap_to(type, bits_call(fn, r[in.a].i, r[in.b].i));
   } else if (fn == ir::Intrinsic::kFma) {
     const auto product = static_cast<uint64_t>(r[in.a].i) * static_cast<uint64_t>(r[in.b].i);
     out.i = wrap_to(type, static_cast<int64_t>(product + static_cast<uint64_t>(r[in.e].i)));

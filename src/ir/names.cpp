@@ -11,7 +11,7 @@ namespace tcc::ir {
     return kNames[static_cast<size_t>(e)];                                               \
   }
 #define TCC_X(name, text, ...) text,
-TCC_NAMES(Intrinsic, intrinsic_name, kFma, TCC_IR_INTRINSICS(TCC_X))
+TCC_NAMES(Intrinsic, intrinsic_name, kShiftRight, TCC_IR_INTRINSICS(TCC_X))
 TCC_NAMES(AnnotationKey, annotation_name, kAccessBytes, TCC_IR_ANNOTATIONS(TCC_X))
 #undef TCC_X
 TCC_NAMES(LoopKind, loop_kind_name, kBound, "serial", "unrolled", "vectorized", "parallel", "bound")

@@ -336,8 +336,10 @@ Parser::Value Parser::call(std::string_view word) {
   }
   std::vector<Expr> values;
   for (const Value& v : args) {
-    if (!is_float(v.e->type) || v.e->type != args[0].e->type)
-      return refuse(fmt::format("{} needs floating point arguments of one type", word));
+    const bool fits = takes_bits(*fn) ? is_integer(v.e->type) : is_float(v.e->type);
+    if (!fits || v.e->type != args[0].e->type)
+      return refuse(
+          fmt::format("{} needs {} arguments of one type", word, takes_bits(*fn) ? "integer" : "floating point"));
     values.push_back(v.e);
   }
   return {builder_.call(*fn, values), height};

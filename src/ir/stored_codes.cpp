@@ -32,7 +32,7 @@ constexpr std::string_view kPlaces[] = {"address", "warp", "lane", "register"};
   X(ExprKind, kCall, kExprKinds[static_cast<size_t>(e)], \
     "IntConst FloatConst Var Sum Prod FloorDiv FloorMod Min Max Add Sub Mul Div Lt Le Eq Ne And Or Not Cast Select " \
     "Load Call") \
-  X(Intrinsic, kFma, intrinsic_name(e), \
+  X(Intrinsic, kShiftRight, intrinsic_name(e), \
     "exp log tanh erf sqrt rsqrt sigmoid abs floor ceil round sin cos pow fma") \
   X(StmtKind, kRoles, kStmtKinds[static_cast<size_t>(e)], "Seq Loop Block Store If Alloc InstrCall Roles") \
   X(LoopKind, kBound, loop_kind_name(e), "serial unrolled vectorized parallel bound") \

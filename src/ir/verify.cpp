@@ -207,6 +207,8 @@ void Verifier::node(Expr e) {
     case ExprKind::kCall:
       if (static_cast<int>(as<Call>(e)->args.size()) != intrinsic_arity(as<Call>(e)->fn))
         add("wrong number of arguments", e);
+      else if (takes_bits(as<Call>(e)->fn) && (is_float(e->type) || e->type == Type::kBool))
+        add("bits of integers only", e);
       return;
     case ExprKind::kIntConst:
     case ExprKind::kFloatConst:

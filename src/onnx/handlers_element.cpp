@@ -71,7 +71,7 @@ Result<void> import_mean(NodeContext& c) {
 
 namespace {
 
-constexpr int kDeepest = 8;            // nodes behind one another that never_negative follows
+constexpr int kDeepest = 8;             // nodes behind one another that never_negative follows
 constexpr int64_t kMostNumbers = 4096;  // of a constant that it reads
 
 // No element is below 0, nor is one -0. Variances and sums of squares are such values.

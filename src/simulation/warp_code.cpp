@@ -349,7 +349,7 @@ class Compiler {
       case ExprKind::kCall: {
         const Call& c = *as<Call>(e);
         const bool light = c.fn == Intrinsic::kFma || c.fn == Intrinsic::kAbs || c.fn == Intrinsic::kFloor ||
-                           c.fn == Intrinsic::kCeil || c.fn == Intrinsic::kRound;
+                           c.fn == Intrinsic::kCeil || c.fn == Intrinsic::kRound || takes_bits(c.fn);
         step_.arithmetic += (light ? 1 : c.fn == Intrinsic::kErf ? 24 : 5) * n;
         if (!light && c.fn != Intrinsic::kErf) step_.special += n;
         for (Expr a : c.args) value(a, n);

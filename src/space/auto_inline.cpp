@@ -17,7 +17,7 @@ bool is_cheap(const Block& block) {
   visit_roots(block.body, [&](Expr root) {
     visit(root, [&](Expr e) {
       if (const Call* c = as<Call>(e))
-        cheap &= c->fn == Intrinsic::kAbs || c->fn == Intrinsic::kFma || c->fn == Intrinsic::kSqrt;
+        cheap &= c->fn == Intrinsic::kAbs || c->fn == Intrinsic::kFma || c->fn == Intrinsic::kSqrt || takes_bits(c->fn);
       return cheap;
     });
   });

@@ -13,6 +13,13 @@ bool is_gather(Op op) {
   return op == Op::kGather || op == Op::kGatherElements || op == Op::kGatherNd;
 }
 
+// Unsigned numbers of 32 and 64 bits are held in the signed type; in double the greatest one of 64 bits is 2^64.
+double as_held(double value, graph::DType dtype) {
+  if (!graph::is_wide_unsigned(dtype)) return value;
+  const double range = dtype == graph::DType::kU64 ? 0x1p64 : 0x1p32;
+  return value >= range ? -1 : value >= range / 2 ? value - range : value;
+}
+
 }  // namespace
 
 // The position that element `at` of the indices means: from the end when negative, moved inside when out of range.
@@ -82,7 +89,7 @@ void GroupNest::plan_move(const graph::Node& node) {
     }
     if (node.op != Op::kPad) return read(x, at);
     const auto& a = node.as<graph::PadAttrs>();
-    return read_padded(x, at, shape_of(node.output), a.begin, a.value);
+    return read_padded(x, at, shape_of(node.output), a.begin, as_held(a.value, value(node.output).dtype));
   });
 }
 

@@ -185,64 +185,39 @@ Number floor_mod(const Number& x, const Number& y) {
   return select(r != 0.0 && (r < 0.0) != (y < 0.0), r + y, r);
 }
 
-// --- bits of integers, by index arithmetic, which is exact and rounds quotients down
-// -------------------------------------
-
-Expr bit_of(Builder& b, Expr x, int i) {
-  return b.floor_mod(b.floor_div(x, b.integer(int64_t{1} << i)), b.integer(2));
-}
 Expr wide_integer(const Number& x) {
   return x.b().cast(x.expr(), Type::kI64);
 }
-// Every bit of both operands: the sum of 2^i * bit(i), where the highest bit of a signed type counts negative.
-template <class Bit>
-Number by_bits(const Number& x, const Number& y, Bit bit) {
-  Builder& b = x.b();
-  const int width = 8 * static_cast<int>(type_bytes(x.type()));
-  Expr p = wide_integer(x), q = wide_integer(y), sum = b.integer(0);
-  for (int i = 0; i < width; ++i) {
-    const bool negative = i + 1 == width && !is_unsigned(x.type());
-    const int64_t weight = i == 63 ? INT64_MIN : negative ? -(int64_t{1} << i) : int64_t{1} << i;
-    // The quotient by 2^63 does not fit: the sign says the highest of 64 bits.
-    auto own = [&](Expr e) {
-      return i == 63 ? b.select(b.lt(e, b.integer(0)), b.integer(1), b.integer(0)) : bit_of(b, e, i);
-    };
-    sum = b.add(sum, b.scale(bit(own(p), own(q)), weight));
-  }
-  return {b, b.cast(sum, x.type())};
+Number of_bits(Intrinsic fn, const Number& x, const Number& y) {
+  return {x.b(), x.b().call(fn, std::array<Expr, 2>{x.expr(), y.expr()})};
 }
 Number bit_not(const Number& x) {
   return {x.b(), x.b().cast(x.b().sub(x.b().integer(-1), wide_integer(x)), x.type())};
 }
 Number bit_and(const Number& x, const Number& y) {
-  return by_bits(x, y, [&](Expr p, Expr q) { return x.b().mul(p, q); });
+  return of_bits(Intrinsic::kBitAnd, x, y);
 }
 Number bit_or(const Number& x, const Number& y) {
-  return by_bits(x, y, [&](Expr p, Expr q) { return x.b().max(p, q); });
+  return of_bits(Intrinsic::kBitOr, x, y);
 }
 Number bit_xor(const Number& x, const Number& y) {
-  return by_bits(x, y, [&](Expr p, Expr q) { return x.b().sub(x.b().max(p, q), x.b().min(p, q)); });
+  return of_bits(Intrinsic::kBitXor, x, y);
 }
-// 2^y for 0 <= y < 63.
-Expr power_of_two(Builder& b, Expr y) {
-  Expr power = b.integer(1);
-  for (int i = 0; i < 6; ++i)
-    power = b.mul(power,
-                  b.select(b.eq(bit_of(b, y, i), b.integer(1)), b.integer(int64_t{1} << (1 << i) % 63), b.integer(1)));
-  return power;
+// x moved by y bits as i64, `beyond` where there are fewer than 0 or more than 63.
+Number shifted(Intrinsic fn, const Number& x, const Number& y, Expr beyond) {
+  Builder& b = x.b();
+  const Expr by = wide_integer(y), fits = b.logical_and(b.le(b.integer(0), by), b.lt(by, b.integer(64)));
+  const Expr inside = b.max(b.integer(0), b.min(by, b.integer(63)));
+  const Expr moved = b.call(fn, std::array<Expr, 2>{wide_integer(x), inside});
+  return {b, b.cast(b.select(fits, moved, beyond), x.type())};
 }
 Number shift_left(const Number& x, const Number& y) {
-  Builder& b = x.b();
-  Expr by = wide_integer(y), fits = b.logical_and(b.le(b.integer(0), by), b.lt(by, b.integer(63)));
-  Expr moved = b.mul(wide_integer(x), power_of_two(b, b.max(b.integer(0), b.min(by, b.integer(62)))));
-  return {b, b.cast(b.select(fits, moved, b.integer(0)), x.type())};
+  return shifted(Intrinsic::kShiftLeft, x, y, x.b().integer(0));
 }
 Number shift_right(const Number& x, const Number& y) {
   Builder& b = x.b();
-  Expr by = wide_integer(y), fits = b.logical_and(b.le(b.integer(0), by), b.lt(by, b.integer(63)));
-  Expr from = wide_integer(x), sign = b.select(b.lt(from, b.integer(0)), b.integer(-1), b.integer(0));
-  Expr moved = b.floor_div(from, power_of_two(b, b.max(b.integer(0), b.min(by, b.integer(62)))));
-  return {b, b.cast(b.select(fits, moved, sign), x.type())};
+  return shifted(Intrinsic::kShiftRight, x, y,
+                 b.select(b.lt(wide_integer(x), b.integer(0)), b.integer(-1), b.integer(0)));
 }
 
 // A number with the top bit is above all without.

@@ -31,6 +31,29 @@ std::vector<R> run_binary(const target::Target& target, Type type, Type result, 
 }
 
 template <class T>
+void check_bits(const target::Target& target, Type type, bool vector, const std::vector<T>& a, std::vector<T> b) {
+  using ir::Intrinsic;
+  for (const auto& [fn, exact] : std::initializer_list<std::pair<Intrinsic, T (*)(T, T)>>{
+           {Intrinsic::kBitAnd, [](T x, T y) { return static_cast<T>(x & y); }},
+           {Intrinsic::kBitOr, [](T x, T y) { return static_cast<T>(x | y); }},
+           {Intrinsic::kBitXor, [](T x, T y) { return static_cast<T>(x ^ y); }},
+           {Intrinsic::kShiftLeft, [](T x, T y) { return static_cast<T>(static_cast<uint64_t>(x) << y); }},
+           {Intrinsic::kShiftRight, [](T x, T y) { return static_cast<T>(x >> y); }}}) {
+    std::vector<T> second = b;
+    if (fn == Intrinsic::kShiftLeft || fn == Intrinsic::kShiftRight)
+      for (size_t i = 0; i < second.size(); ++i) second[i] = static_cast<T>(i * 5 % (8 * sizeof(T)));
+    const auto got = run_binary<T, T>(target, type, type, vector, a, second,
+                                      [fn = fn](ir::Builder& builder, ir::Expr x, ir::Expr y) {
+                                        return builder.call(fn, std::array<ir::Expr, 2>{x, y});
+                                      });
+    for (size_t i = 0; i < a.size(); ++i) {
+      INFO(ir::intrinsic_name(fn) << ": " << +a[i] << ", " << +second[i]);
+      REQUIRE(+got[i] == +exact(a[i], second[i]));
+    }
+  }
+}
+
+template <class T>
 void check_integers(Type type) {
   std::vector<T> a, b;
   const T low = std::numeric_limits<T>::min(), high = std::numeric_limits<T>::max();
@@ -61,6 +84,7 @@ void check_integers(Type type) {
       });
       check(ExprKind::kMin, [](T x, T y) { return std::min(x, y); });
       check(ExprKind::kMax, [](T x, T y) { return std::max(x, y); });
+      check_bits(target, type, vector, a, b);
       auto compare = [&](ExprKind kind, auto exact) {
         auto got = run_binary<T, uint8_t>(
             target, type, Type::kBool, vector, a, b,
@@ -82,6 +106,12 @@ TEST_CASE("integer operators wrap, truncate and compare by their type", "[codege
   check_integers<int16_t>(Type::kI16);
   check_integers<uint16_t>(Type::kU16);
   check_integers<int32_t>(Type::kI32);
+  std::vector<int64_t> a, b;
+  for (int64_t x : {INT64_MIN, int64_t{-7}, int64_t{0}, int64_t{0x123456789abcdef}, INT64_MAX})
+    for (int64_t y : {INT64_MIN, int64_t{-1}, int64_t{5}, int64_t{0xfedcba987654}}) a.push_back(x), b.push_back(y);
+  while (a.size() % 8 != 0) a.push_back(1), b.push_back(1);
+  for (const target::Target& target : runnable_targets())
+    for (bool vector : {false, true}) check_bits(target, Type::kI64, vector, a, b);
 }
 
 TEST_CASE("float operators and the NaN rule of min and max", "[codegen]") {

@@ -301,6 +301,26 @@ TEST_CASE("batch normalization and affine chains fold into convolutions and prod
   CHECK(largest_difference(before[0], run(g)[0]) < 1e-5);
 }
 
+TEST_CASE("normalizations in 16 bits keep the digits that a scale and a shift of 16 bits would lose") {
+  Graph g;
+  ValueId x = g.add_input("x", DType::kF16, {1, 1, 2});
+  auto constant = [&](double v) {
+    return g.add_constant("c", DType::kF16, {1}, make_constant_from_doubles(DType::kF16, std::vector<double>{v}));
+  };
+  g.add_output(add(g, Op::kBatchNorm, BatchNormAttrs{1e-3},
+                   {x, constant(1.25), constant(0.09375), constant(0.34375), constant(0.625)}),
+               "y");
+  const std::vector<HostTensor> in{{{1, 1, 2}, {0.28515625, -3}}};
+  auto before = run_reference(g, in, 1);
+  REQUIRE(before);
+  REQUIRE(optimize(g, nullptr));
+  auto after = run_reference(g, in, 1);
+  REQUIRE(after);
+  CHECK(g.order.size() == 4);
+  CHECK(std::fabs((*before)[0].data[0]) < 0.01);
+  CHECK(largest_difference((*before)[0], (*after)[0]) < 1e-6);
+}
+
 TEST_CASE("a convolution read twice keeps its weights") {
   Graph g;
   ValueId x = g.add_input("x", DType::kF32, {1, 2, 4, 4});

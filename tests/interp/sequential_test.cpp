@@ -78,6 +78,15 @@ TEST_CASE("small integers wrap, their division truncates", "[unit][interp]") {
   CHECK(evaluate("x[0] / x[1]", Type::kI32, {-2147483648.0, -1}, Type::kI32) == -2147483648.0);
 }
 
+TEST_CASE("bits of integers, shifts to the right keep the sign", "[unit][interp]") {
+  CHECK(evaluate("bit_and(x[0], x[1])", Type::kI8, {-6, 13}, Type::kI8) == 8);
+  CHECK(evaluate("bit_or(x[0], x[1])", Type::kI32, {-6, 13}, Type::kI32) == -1);
+  CHECK(evaluate("bit_xor(x[0], x[1])", Type::kU8, {200, 255}, Type::kU8) == 55);
+  CHECK(evaluate("shl(x[0], x[1])", Type::kU8, {200, 1}, Type::kU8) == 144);
+  CHECK(evaluate("shr(x[0], x[1])", Type::kI16, {-5, 1}, Type::kI16) == -3);
+  CHECK(evaluate("shr(x[0], x[1])", Type::kU16, {65535, 15}, Type::kU16) == 1);
+}
+
 TEST_CASE("index division rounds down", "[unit][interp]") {
   CHECK(evaluate("x[0] // x[1]", Type::kI64, {-7, 2}, Type::kI64) == -4);
   CHECK(evaluate("x[0] % x[1]", Type::kI64, {-7, 2}, Type::kI64) == 1);

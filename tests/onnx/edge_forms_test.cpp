@@ -107,8 +107,7 @@ TEST_CASE("a pool of bytes tells the positions of its maxima, of zeros beside th
   for (const DType dtype : {DType::kU8, DType::kI8}) {
     ModelWriter w("pool", 12);
     w.typed_input("x", dtype, {1, 1, 5});
-    w.node("MaxPool", {"x"}, {"y", "at"},
-           {{"kernel_shape", Ints{3}}, {"strides", Ints{2}}, {"pads", Ints{1, 1}}});
+    w.node("MaxPool", {"x"}, {"y", "at"}, {{"kernel_shape", Ints{3}}, {"strides", Ints{2}}, {"pads", Ints{1, 1}}});
     w.output("y", dtype);
     w.output("at", DType::kI64);
     const auto results = run_model(w.finish(), {}, {{0, 0, 9, 9, 0}});

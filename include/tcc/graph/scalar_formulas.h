@@ -61,9 +61,9 @@ inline double bit_or(double x, double y) {
 inline double bit_xor(double x, double y) {
   return static_cast<double>(bits_of(x) ^ bits_of(y));
 }
-// By 63 bits and more, or fewer than 0, nothing is left but the sign.
+// By more bits than there are, or fewer than 0, nothing is left but the sign.
 inline double shift_left(double x, double y) {
-  return y < 0 || y >= 63 ? 0 : std::ldexp(x, static_cast<int>(y));
+  return y < 0 || y >= 64 ? 0 : std::ldexp(x, static_cast<int>(y));
 }
 inline double shift_right(double x, double y) {
   if (y < 0 || y >= 63) return x < 0 ? -1 : 0;
@@ -160,8 +160,8 @@ X(round_to_even, 1) X(sin, 1) X(cos, 1) X(tan, 2) X(tanh, 1) X(sigmoid, 1) X(exp
 X(asinh, 7) X(acosh, 3) X(atanh, 2) X(atan, 144) X(asin, 147) X(acos, 112)
 #undef X
 #define X(function, first, second) inline Reads function(Reads x, Reads y) { return Reads(first * x.count + second * y.count); }
-X(max, 2, 4) X(min, 2, 4) X(bit_and, 64, 64) X(bit_or, 64, 64) X(bit_xor, 64, 64) X(shift_left, 1, 6)
-X(shift_right, 3, 12) X(pow, 1, 1) X(fmod, 6, 4) X(floor_mod, 12, 10)
+X(max, 2, 4) X(min, 2, 4) X(bit_and, 1, 1) X(bit_or, 1, 1) X(bit_xor, 1, 1) X(shift_left, 1, 3)
+X(shift_right, 4, 5) X(pow, 1, 1) X(fmod, 6, 4) X(floor_mod, 12, 10)
 #undef X
 inline Reads is_infinite(Reads x, bool /*plus*/, bool /*minus*/) { return Reads(2 * x.count); }
 inline Reads select(Reads condition, Reads a, Reads b) { return Reads(condition.count + a.count + b.count); }

@@ -53,7 +53,9 @@ enum class ExprKind : uint8_t {
 };
 
 // Math calls: (name, arguments). Each has a stated maximal error where lower/legalize_math expands it; the interpreter
-// uses double libm. `Fma(a,b,c)` rounds once. `BlockIdx`-like values are loop variables, not calls.
+// uses double libm. `Fma(a,b,c)` rounds once. `BlockIdx`-like values are loop variables, not calls. The last ones take
+// integers only, of i64 as well: bits of two's complement. Shifts are by fewer bits than the type has; the one to the
+// right keeps the sign.
 // clang-format off
 #define TCC_IR_INTRINSICS(X) \
   X(Exp, "exp", 1)           \
@@ -70,7 +72,12 @@ enum class ExprKind : uint8_t {
   X(Sin, "sin", 1)           \
   X(Cos, "cos", 1)           \
   X(Pow, "pow", 2)           \
-  X(Fma, "fma", 3)
+  X(Fma, "fma", 3)           \
+  X(BitAnd, "bit_and", 2)    \
+  X(BitOr, "bit_or", 2)      \
+  X(BitXor, "bit_xor", 2)    \
+  X(ShiftLeft, "shl", 2)     \
+  X(ShiftRight, "shr", 2)
 // clang-format on
 
 enum class Intrinsic : uint8_t {
@@ -80,6 +87,9 @@ enum class Intrinsic : uint8_t {
 };
 std::string_view intrinsic_name(Intrinsic fn);
 int intrinsic_arity(Intrinsic fn);
+constexpr bool takes_bits(Intrinsic fn) {
+  return fn >= Intrinsic::kBitAnd;
+}
 
 struct ExprNode {
   ExprKind kind;

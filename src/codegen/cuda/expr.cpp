@@ -328,9 +328,31 @@ std::string Emitter::load(const Load& e) {
   return fmt::format("({} ? {} : {})", expr(predicate), value, expr(e.other));
 }
 
+namespace {
+const char* operator_of_bits(Intrinsic fn) {
+  switch (fn) {
+    case Intrinsic::kBitAnd:
+      return "&";
+    case Intrinsic::kBitOr:
+      return "|";
+    case Intrinsic::kBitXor:
+      return "^";
+    case Intrinsic::kShiftLeft:
+      return "<<";
+    default:
+      return ">>";
+  }
+}
+}  // namespace
+
 std::string Emitter::call(const Call& e) {
   std::string args;
   for (Expr a : e.args) args += (args.empty() ? "" : ", ") + expr(a);
+  if (takes_bits(e.fn)) {
+    // Through the widest type: the text of an i64 that is small may be an int.
+    return rounded(e.type, fmt::format("((long long)({}) {} (long long)({}))", expr(e.args[0]), operator_of_bits(e.fn),
+                                       expr(e.args[1])));
+  }
   if (!is_float(e.type)) {
     if (e.fn != Intrinsic::kAbs)
       fail(fmt::format("{} of {} has no CUDA form", intrinsic_name(e.fn), type_name(e.type)));

@@ -363,6 +363,21 @@ Val Emitter::call(const ir::Call& e) {
       if (ir::is_unsigned(e.type)) return {values[0], vec};
       return {b_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, values[0], b_.getFalse()), vec};
     }
+    switch (e.fn) {
+      case ir::Intrinsic::kBitAnd:
+        return {b_.CreateAnd(values[0], values[1]), vec};
+      case ir::Intrinsic::kBitOr:
+        return {b_.CreateOr(values[0], values[1]), vec};
+      case ir::Intrinsic::kBitXor:
+        return {b_.CreateXor(values[0], values[1]), vec};
+      case ir::Intrinsic::kShiftLeft:
+        return {b_.CreateShl(values[0], values[1]), vec};
+      case ir::Intrinsic::kShiftRight:
+        return {ir::is_unsigned(e.type) ? b_.CreateLShr(values[0], values[1]) : b_.CreateAShr(values[0], values[1]),
+                vec};
+      default:
+        break;
+    }
     fail(fmt::format("{} of {} is not defined", ir::intrinsic_name(e.fn), ir::type_name(e.type)));
     return poison(e.type);
   }

@@ -57,6 +57,12 @@ class Math {
         return pow(a[0], a[1]);
       case ir::Intrinsic::kFma:
         return fused(a[0], a[1], a[2]);
+      case ir::Intrinsic::kBitAnd:
+      case ir::Intrinsic::kBitOr:
+      case ir::Intrinsic::kBitXor:
+      case ir::Intrinsic::kShiftLeft:
+      case ir::Intrinsic::kShiftRight:
+        break;  // of integers
     }
     TCC_UNREACHABLE("intrinsic");
   }

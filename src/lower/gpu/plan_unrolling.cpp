@@ -36,7 +36,7 @@ double cost_of_value(Expr e, std::span<const Id> copied) {
     if (part->kind == ExprKind::kFloorDiv || part->kind == ExprKind::kFloorMod)
       cost += std::any_of(copied.begin(), copied.end(), [&](Id id) { return mentions(part, id); }) ? 1 : 0;
     if (const Call* call = as<Call>(part))
-      cost += call->fn == Intrinsic::kAbs || call->fn == Intrinsic::kFma ? 0 : kFunction;
+      cost += call->fn == Intrinsic::kAbs || call->fn == Intrinsic::kFma || takes_bits(call->fn) ? 0 : kFunction;
     if (const Load* load = as<Load>(part)) cost += load->predicate != nullptr ? kCondition : 0;
     return true;
   });
