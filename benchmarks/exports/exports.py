@@ -12,7 +12,7 @@ torch, torchvision, timm, transformers, onnxscript and onnxruntime (`tools/peers
   refused   tcc does not support something, and says so in a class of `tcc::graph::Refusal`
   wrong     outputs differ
   failed    anything else: another error, a crash, a hang
-  no model  the exporter or the converter failed; the row does not count
+  no model  the exporter or the converter failed, or ONNX Runtime does not run what it made; the row does not count
 
 --keep FILE has the finished rows: the same call goes on with the others. A row is measured again when tcc has changed
 and the row was not right; --budget MIN begins no further row after that time.
@@ -101,6 +101,8 @@ def measure(tcc, python, network, exporter, form):
             report = json.loads(out)
             return {**row, "result": "right", "error": max(o["max_error"] for o in report["outputs"])}
         said = err.strip().replace(folder + "/", "")
+        if "ONNX Runtime does not run" in said:
+            return {**row, "result": "no model", "why": said[:1000]}
         kind = refusal_class(said)
         if kind:
             return {**row, "result": "refused", "class": kind, "why": said[:1000]}

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "handlers.h"
 #include "tcc/support/text.h"
@@ -107,6 +108,137 @@ bool has_constant_places(NodeContext& c, ScatterReduction reduction) {
          c.input_value(0).elements() <= kMaxTable && indices.elements() <= kMaxTable;
 }
 
+// The axes of a tensor of indices that each dimension of a value is one of; kNoAxis: the value is the same all along.
+constexpr int64_t kNoAxis = -1;
+struct Traced {
+  ValueId id = graph::kNone;
+  std::vector<int64_t> axes;
+};
+
+// The operand that the value only reshapes or repeats; nothing where it does more.
+std::optional<Traced> behind_views(const NodeContext& c, const Traced& value) {
+  const graph::Node* node = c.producer(value.id);
+  if (node == nullptr) return std::nullopt;
+  Traced from{node->inputs[0], {}};
+  const Shape &in = c.value(from.id).shape, &out = c.value(value.id).shape;
+  if (node->op == Op::kIdentity) {
+    from.axes = value.axes;
+  } else if (node->op == Op::kExpand) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      const size_t o = i + out.size() - in.size();
+      from.axes.push_back(in[i] == 1 ? kNoAxis : value.axes[o]);
+    }
+  } else if (node->op == Op::kReshape) {
+    size_t o = 0;
+    for (int64_t extent : in) {
+      if (extent == 1) {
+        from.axes.push_back(kNoAxis);
+        continue;
+      }
+      while (o < out.size() && out[o] == 1) ++o;
+      if (o == out.size() || out[o] != extent) return std::nullopt;
+      from.axes.push_back(value.axes[o++]);
+    }
+    while (o < out.size() && out[o] == 1) ++o;
+    if (o != out.size()) return std::nullopt;
+  } else {
+    return std::nullopt;
+  }
+  return from;
+}
+
+struct GridAxis {
+  int64_t axis = kNoAxis;  // of the indices
+  std::vector<int64_t> positions;
+};
+
+// One number of each index, where it is constant and depends on one axis of the indices at most.
+std::optional<GridAxis> trace_axis(const NodeContext& c, ValueId part) {
+  Traced at{part, {}};
+  for (size_t i = 0; i < c.value(part).shape.size(); ++i) at.axes.push_back(static_cast<int64_t>(i));
+  while (!c.value(at.id).is_constant()) {
+    auto from = behind_views(c, at);
+    if (!from) return std::nullopt;
+    at = std::move(*from);
+  }
+  const graph::Value& v = c.value(at.id);
+  if ((v.dtype != DType::kI64 && v.dtype != DType::kI32) || v.elements() > kMaxTable) return std::nullopt;
+  GridAxis grid{kNoAxis, graph::constant_integers(*v.constant, v.dtype, v.elements())};
+  for (size_t i = 0; i < v.shape.size(); ++i) {
+    if (v.shape[i] == 1) continue;
+    if (grid.axis != kNoAxis || at.axes[i] == kNoAxis) return std::nullopt;
+    grid.axis = at.axes[i];
+  }
+  return grid;
+}
+
+// Indices of ScatterND that are all combinations of positions along the axes of the data, in the order of those, such
+// as an assignment to a slice makes. They may be too many to be folded into one constant.
+std::optional<std::vector<GridAxis>> grid_of(const NodeContext& c, ValueId indices) {
+  const Shape& shape = c.value(indices).shape;
+  const auto depth = static_cast<size_t>(shape.back());
+  std::vector<ValueId> parts{indices};
+  const graph::Node* node = c.producer(indices);
+  if (node != nullptr && node->op == Op::kConcat &&
+      node->as<graph::AxisAttrs>().axis == static_cast<int64_t>(shape.size()) - 1)
+    parts = node->inputs;
+  if (parts.size() != depth) return std::nullopt;
+  std::vector<GridAxis> grid;
+  int64_t combinations = 1, last = kNoAxis;
+  for (ValueId part : parts) {
+    if (c.value(part).shape.back() != 1) return std::nullopt;
+    auto axis = trace_axis(c, part);
+    if (!axis || axis->positions.empty() || (axis->axis != kNoAxis && axis->axis <= last)) return std::nullopt;
+    if (axis->axis != kNoAxis) last = axis->axis;
+    combinations *= static_cast<int64_t>(axis->positions.size());
+    grid.push_back(std::move(*axis));
+  }
+  // Otherwise several indices are the same.
+  if (combinations * static_cast<int64_t>(depth) != c.value(indices).elements()) return std::nullopt;
+  return grid;
+}
+
+// Data with the updates at the positions of a grid: the updates are moved to their places, axis by axis.
+Made put_on_grid(NodeContext& c, const std::vector<GridAxis>& grid) {
+  const ValueId data = c.input(0);
+  const Shape shape = c.value(data).shape;
+  Shape box = shape;
+  for (size_t d = 0; d < grid.size(); ++d) box[d] = std::ssize(grid[d].positions);
+  Made placed = c.emit_reshape(c.input(2), box);
+  std::vector<Made> masks;
+  graph::PadAttrs pad{std::vector<int64_t>(shape.size(), 0), std::vector<int64_t>(shape.size(), 0), 0};
+  for (size_t d = 0; d < grid.size(); ++d) {
+    std::vector<int64_t> places;
+    for (int64_t position : grid[d].positions) {
+      TCC_TRY(const int64_t place, checked_place(position, shape[d]));
+      places.push_back(place);
+    }
+    std::vector<int64_t> from = last_updates(places, shape[d]);
+    std::vector<double> updated;
+    for (int64_t u : from) updated.push_back(u >= 0 ? 1 : 0);
+    if (std::find(from.begin(), from.end(), -1) != from.end()) {
+      Shape along(shape.size() - d, 1);
+      along[0] = shape[d];
+      masks.emplace_back(
+          c.constant(DType::kBool, std::move(along), graph::make_constant_from_doubles(DType::kBool, updated)));
+    }
+    const bool run = std::adjacent_find(places.begin(), places.end(), [](int64_t a, int64_t b) { return b != a + 1; }) ==
+                     places.end();
+    if (run) {
+      pad.begin[d] = places.front();
+      pad.end[d] = shape[d] - 1 - places.back();
+    } else {
+      for (int64_t& u : from) u = std::max<int64_t>(u, 0);
+      placed = c.emit(Op::kGather, graph::AxisAttrs{static_cast<int64_t>(d)},
+                      {placed, c.constant(DType::kI64, {shape[d]}, graph::make_constant_i64(from))});
+    }
+  }
+  if (pad.begin != Shape(shape.size(), 0) || pad.end != Shape(shape.size(), 0))
+    placed = c.emit(Op::kPad, pad, {placed});
+  for (const Made& mask : masks) placed = c.where(mask, placed, data);
+  return placed;
+}
+
 }  // namespace
 
 Result<void> import_scatter_nd(NodeContext& c) {
@@ -123,7 +255,10 @@ Result<void> import_scatter_nd(NodeContext& c) {
   // The operator checks what the shortcut for constant places relies on.
   TCC_TRY(const ValueId scattered,
           c.emit(Op::kScatter, graph::ScatterAttrs{-1, reduction}, {c.input(0), index, update}));
-  if (!has_constant_places(c, reduction) || c.value(scattered).is_constant()) return c.finish(scattered);
+  if (c.value(scattered).is_constant()) return c.finish(scattered);
+  if (reduction == ScatterReduction::kNone && indices.size() > 1)
+    if (const auto grid = grid_of(c, c.input(1))) return c.finish(put_on_grid(c, *grid));
+  if (!has_constant_places(c, reduction)) return c.finish(scattered);
   TCC_TRY(const std::vector<int64_t> places, places_nd(c.input_value(1), data));
   const auto depth = indices.back();
   const int64_t rows = graph::element_count(Shape(data.begin(), data.begin() + depth));

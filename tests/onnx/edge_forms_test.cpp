@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "onnx/models.h"
+#include "tcc/graph/passes.h"
 #include "tcc/graph/types.h"
 
 using namespace tcc;
@@ -101,6 +102,49 @@ TEST_CASE("the power of a half has no sign, and roots of variances stay roots") 
   const auto g = import_text(w.finish());
   REQUIRE(g.has_value());
   CHECK(g->node(g->value(g->outputs[0]).producer).op == graph::Op::kUnary);
+}
+
+TEST_CASE("many updates on a grid of places are moved, without a search") {
+  // As an assignment to a slice is exported. The indices are too many to be folded.
+  const int64_t rows = 401, columns = 403, n = 400;
+  auto placed = [&](const Ints& first, const Ints& second) {
+    ModelWriter w("grid", 18);
+    w.typed_input("x", DType::kF32, {rows, columns});
+    w.typed_input("u", DType::kF32, {n, n});
+    const std::string grid = w.initializer("grid", {{2}, Ints{n, n}}), last = w.initializer("last", {{1}, Ints{-1}});
+    w.node("Expand", {w.initializer("i", {{n, 1}, first}), grid}, {"rows"});
+    w.node("Expand", {w.initializer("j", {{n}, second}), grid}, {"columns"});
+    w.node("Unsqueeze", {"rows", last}, {"rows1"});
+    w.node("Unsqueeze", {"columns", last}, {"columns1"});
+    w.node("Concat", {"rows1", "columns1"}, {"places"}, {{"axis", int64_t{-1}}});
+    w.node("ScatterND", {"x", "places", "u"}, {"y"});
+    w.output("y");
+    const std::string model = w.finish();
+    auto graph = import_text(model);
+    REQUIRE(graph.has_value());
+    graph::eliminate(*graph);
+    for (const graph::NodeId id : graph->order) CHECK(graph->node(id).op != graph::Op::kScatter);
+    Doubles x(static_cast<size_t>(rows * columns)), u(static_cast<size_t>(n * n));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i % 1000);
+    for (size_t i = 0; i < u.size(); ++i) u[i] = -1 - static_cast<double>(i);
+    const auto y = run_model(model, {}, {x, u})[0].data;
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        const auto a = static_cast<size_t>(i), b = static_cast<size_t>(j);
+        const int64_t at = (first[a] + rows) % rows * columns + (second[b] + columns) % columns;
+        x[static_cast<size_t>(at)] = u[static_cast<size_t>(i * n + j)];
+      }
+    CHECK(y == x);
+  };
+  Ints from_one(n), twice(n), back(n);
+  for (int64_t i = 0; i < n; ++i) {
+    from_one[static_cast<size_t>(i)] = i + 1;
+    twice[static_cast<size_t>(i)] = i / 2 + 7;
+    back[static_cast<size_t>(i)] = -1 - i;
+  }
+  placed(from_one, from_one);
+  placed(from_one, back);
+  placed(twice, from_one);  // the last update of a place counts
 }
 
 TEST_CASE("a pool of bytes tells the positions of its maxima, of zeros beside the padding as well") {
