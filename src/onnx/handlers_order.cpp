@@ -222,8 +222,8 @@ Made put_on_grid(NodeContext& c, const std::vector<GridAxis>& grid) {
       masks.emplace_back(
           c.constant(DType::kBool, std::move(along), graph::make_constant_from_doubles(DType::kBool, updated)));
     }
-    const bool run = std::adjacent_find(places.begin(), places.end(), [](int64_t a, int64_t b) { return b != a + 1; }) ==
-                     places.end();
+    const bool run = std::adjacent_find(places.begin(), places.end(),
+                                        [](int64_t a, int64_t b) { return b != a + 1; }) == places.end();
     if (run) {
       pad.begin[d] = places.front();
       pad.end[d] = shape[d] - 1 - places.back();

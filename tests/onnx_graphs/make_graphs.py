@@ -260,9 +260,9 @@ def step(weight=1):
     return register
 
 
-EITHER_ZERO = set("Sum Mean Gemm MatMul FusedMatMul Einsum Conv ConvTranspose CumSum Max Min Relu Clip ReduceSum ReduceMean "
-                  "ReduceMax ReduceMin ReduceProd MaxPool GlobalMaxPool AveragePool GlobalAveragePool TopK Round "
-                  "ScatterElements ScatterND Loop Scan Resize Upsample".split())
+EITHER_ZERO = set("Sum Mean Gemm MatMul FusedMatMul Einsum Conv ConvTranspose CumSum Max Min Relu Clip ReduceSum "
+                  "ReduceMean ReduceMax ReduceMin ReduceProd MaxPool GlobalMaxPool AveragePool GlobalAveragePool TopK "
+                  "Round ScatterElements ScatterND Loop Scan Resize Upsample".split())
 SMOOTH = {op: 1 for op in ("Elu Sigmoid Tanh Softplus Softsign Erf Exp Sin Cos Atan Sinh Cosh Asinh Selu HardSigmoid "
                            "LeakyRelu HardSwish Mish Gelu Celu Swish").split()}
 STEEP = "Sqrt Reciprocal Log Tan Asin Acos Acosh Atanh Shrink ThresholdedRelu".split()
