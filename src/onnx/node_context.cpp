@@ -18,6 +18,7 @@ namespace {
 constexpr int kMaxListEntries = 1'000'000;
 constexpr int64_t kMaxFoldedFloats = 1024;
 constexpr int64_t kMaxFoldedBytes = int64_t{1} << 26;  // in all; beyond, nodes stay, which `optimize` may fold
+constexpr int64_t kAlwaysFolded = 1024;                // bytes: shapes and axes must be known
 
 // Of operators that give as many elements as the data say: the nearest form with a fixed number.
 const char* other_form(const std::string& op) {
@@ -258,7 +259,8 @@ Made NodeContext::emit(graph::Op op, graph::Attributes attrs, const std::vector<
     const graph::Value& v = graph_.value(input);
     return v.is_constant() && !v.constant->splat && v.elements() > 1;
   });
-  if (state_.folded_bytes + (dense ? graph_.value(id).bytes() : 0) > kMaxFoldedBytes) return id;
+  const int64_t bytes = dense ? graph_.value(id).bytes() : 0;
+  if (graph_.value(id).bytes() > kAlwaysFolded && state_.folded_bytes + bytes > kMaxFoldedBytes) return id;
   bool small = !graph::is_float(graph_.value(id).dtype) || graph_.value(id).elements() <= kMaxFoldedFloats;
   TCC_TRY(auto folded, graph::evaluate_constant(graph_, node, small ? &state_.evaluator : nullptr));
   if (folded) {

@@ -1,6 +1,7 @@
 // Forms of operators that exporters seldom write: integers where floats are usual, windows beyond the padding, empty
 // axes.
 #include <cmath>
+#include <numeric>
 
 #include "onnx/models.h"
 #include "tcc/graph/passes.h"
@@ -145,6 +146,26 @@ TEST_CASE("many updates on a grid of places are moved, without a search") {
   placed(from_one, from_one);
   placed(from_one, back);
   placed(twice, from_one);  // the last update of a place counts
+}
+
+TEST_CASE("shapes are known behind more constants than are folded") {
+  ModelWriter w("many", 17);
+  w.typed_input("x", DType::kF32, {2, 3});
+  const int64_t side = 1024;
+  Ints numbers(static_cast<size_t>(side * side));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const std::string table = w.initializer("table", {{side, side}, numbers});
+  for (int i = 0; i < 10; ++i) {
+    const std::string turned = "turned" + std::to_string(i);
+    w.node("Transpose", {table}, {turned});
+    w.output(turned, DType::kI64);
+  }
+  w.node("Shape", {"x"}, {"shape"});
+  w.node("Slice", {"shape", w.initializer("one", {{1}, Ints{1}}), w.initializer("two", {{1}, Ints{2}})}, {"last"});
+  w.node("Concat", {w.initializer("rest", {{1}, Ints{-1}}), "last"}, {"as"}, {{"axis", int64_t{0}}});
+  w.node("Reshape", {"x", "as"}, {"y"});
+  w.output("y");
+  CHECK(import_text(w.finish()).has_value());
 }
 
 TEST_CASE("a pool of bytes tells the positions of its maxima, of zeros beside the padding as well") {
