@@ -156,6 +156,12 @@ class NodeContext {
     return emit(op, graph::ReduceAttrs{std::move(axes), keep_dims}, {x});
   }
   Made cast(const Made& x, graph::DType to);
+  // Floats of 16 bits in f32: their squares and sums may leave the range of the shorter type. Others as they are.
+  Made widened(const Made& x) {
+    if (!x) return x;
+    const graph::DType dtype = value(*x).dtype;
+    return dtype == graph::DType::kF16 || dtype == graph::DType::kBF16 ? cast(x, graph::DType::kF32) : x;
+  }
   // Elements [start, start + extent) along one axis.
   Made slice(const Made& x, int64_t axis, int64_t start, int64_t extent);
   // 0, 1, 2, ... along `axis` of a tensor of `rank` axes.

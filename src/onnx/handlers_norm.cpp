@@ -15,9 +15,10 @@ Made root_mean_square(NodeContext& c, const Made& x, const Made& scale, int64_t 
   if (!x) return x;
   const DType dtype = c.value(*x).dtype;
   auto rank = static_cast<int64_t>(c.value(*x).shape.size());
-  Made square = c.reduce(Op::kReduceMean, c.arithmetic(Op::kMul, x, x), axes_from(axis, rank), true);
-  Made root = c.unary(UnaryFn::kSqrt, c.arithmetic(Op::kAdd, square, c.scalar(dtype, epsilon)));
-  return c.arithmetic(Op::kMul, c.arithmetic(Op::kDiv, x, root), scale);
+  TCC_TRY(const graph::ValueId wide, c.widened(x));
+  Made square = c.reduce(Op::kReduceMean, c.arithmetic(Op::kMul, wide, wide), axes_from(axis, rank), true);
+  Made root = c.unary(UnaryFn::kSqrt, c.arithmetic(Op::kAdd, square, c.scalar(c.value(wide).dtype, epsilon)));
+  return c.arithmetic(Op::kMul, c.cast(c.arithmetic(Op::kDiv, wide, root), dtype), scale);
 }
 
 // Before opset 21 scale and bias belong to groups, from then on to channels.
@@ -55,8 +56,8 @@ Result<void> import_group_norm(NodeContext& c) {
   return group_norm(c, groups, c.opset() >= 21, epsilon);
 }
 
-// What exporters of ONNX Runtime call RMSNormalization.
-Result<void> import_simplified_layer_norm(NodeContext& c) {
+// Exporters of ONNX Runtime call it SimplifiedLayerNormalization.
+Result<void> import_rms_norm(NodeContext& c) {
   TCC_TRY(int64_t axis, c.get_axis(-1, c.rank(0)));
   TCC_TRY(double epsilon, c.get_float("epsilon", 1e-5));
   c.ignore_attribute("stash_type");

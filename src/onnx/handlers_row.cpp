@@ -111,10 +111,10 @@ Result<void> import_reduce(NodeContext& c) {
     if (count == 0) return input_error("the mean of no integers is not a number");
     return c.finish(c.arithmetic(Op::kDiv, c.reduce(Op::kReduceSum, x, axes, keep), Made(c.scalar(dtype, count))));
   }
-  const bool in_double =
-      !graph::is_float(dtype) && (c.op() == "ReduceL2" || c.op() == "ReduceLogSum" || c.op() == "ReduceLogSumExp");
-  if (in_double) TCC_TRY_SET(x, c.cast(x, DType::kF64));
-  const auto finish = [&](const Made& y) { return c.finish(in_double ? c.cast(y, dtype) : y); };
+  const bool rooted = c.op() == "ReduceL2" || c.op() == "ReduceLogSum" || c.op() == "ReduceLogSumExp";
+  if (rooted && !graph::is_float(dtype)) TCC_TRY_SET(x, c.cast(x, DType::kF64));
+  if (rooted || c.op() == "ReduceSumSquare") TCC_TRY_SET(x, c.widened(x));
+  const auto finish = [&](const Made& y) { return c.finish(c.cast(y, dtype)); };
   if (c.op() == "ReduceMax" || c.op() == "ReduceMin")
     return c.finish(extremum(c, x, c.op() == "ReduceMax", axes, keep));
   if (auto plain = kPlain.find(c.op()); plain != kPlain.end())
@@ -159,25 +159,16 @@ Result<void> import_layer_norm(NodeContext& c) {
   c.ignore_attribute("stash_type");
   if (c.wants_output(1) || c.wants_output(2)) {
     std::vector<int64_t> axes = axes_from(attrs.axis, c.rank(0));
-    TCC_TRY(ValueId mean, c.reduce(Op::kReduceMean, c.input(0), axes, true));
+    TCC_TRY(const ValueId x, c.widened(c.input(0)));  // whose type these outputs have
+    TCC_TRY(ValueId mean, c.reduce(Op::kReduceMean, x, axes, true));
     c.set_output(1, mean);
-    TCC_TRY(ValueId d, c.arithmetic(Op::kSub, c.input(0), mean));
+    TCC_TRY(ValueId d, c.arithmetic(Op::kSub, x, mean));
     Made variance = c.reduce(Op::kReduceMean, c.arithmetic(Op::kMul, d, d), axes, true);
     variance = c.arithmetic(Op::kAdd, variance, c.scalar(c.value(d).dtype, attrs.epsilon));
     TCC_TRY(ValueId scale, c.unary(UnaryFn::kReciprocal, c.unary(UnaryFn::kSqrt, variance)));
     c.set_output(2, scale);
   }
   return c.finish(Op::kLayerNorm, attrs, c.inputs());
-}
-
-Result<void> import_rms_norm(NodeContext& c) {
-  TCC_TRY(int64_t axis, c.get_axis(-1, c.rank(0)));
-  TCC_TRY(double epsilon, c.get_float("epsilon", 1e-5));
-  c.ignore_attribute("stash_type");
-  ValueId x = c.input(0);
-  Made square = c.reduce(Op::kReduceMean, c.arithmetic(Op::kMul, x, x), axes_from(axis, c.rank(0)), true);
-  square = c.arithmetic(Op::kAdd, square, c.scalar(c.value(x).dtype, epsilon));
-  return c.finish(c.arithmetic(Op::kMul, c.arithmetic(Op::kDiv, x, c.unary(UnaryFn::kSqrt, square)), c.input(1)));
 }
 
 Result<void> import_instance_norm(NodeContext& c) {
@@ -199,24 +190,25 @@ Result<void> import_instance_norm(NodeContext& c) {
 Result<void> import_mean_variance(NodeContext& c) {
   TCC_TRY(auto listed, c.get_ints("axes"));
   TCC_TRY(auto axes, c.normalize_axes(listed ? *listed : std::vector<int64_t>{0, 2, 3}, c.rank(0)));
-  TCC_TRY(ValueId d, c.arithmetic(Op::kSub, c.input(0), c.reduce(Op::kReduceMean, c.input(0), axes, true)));
+  TCC_TRY(const ValueId x, c.widened(c.input(0)));
+  TCC_TRY(ValueId d, c.arithmetic(Op::kSub, x, c.reduce(Op::kReduceMean, x, axes, true)));
   Made deviation = c.unary(UnaryFn::kSqrt, c.reduce(Op::kReduceMean, c.arithmetic(Op::kMul, d, d), axes, true));
   deviation = c.arithmetic(Op::kAdd, deviation, c.scalar(c.value(d).dtype, 1e-9));
-  return c.finish(c.arithmetic(Op::kDiv, d, deviation));
+  return c.finish(c.cast(c.arithmetic(Op::kDiv, d, deviation), c.input_value(0).dtype));
 }
 
 Result<void> import_lp_norm(NodeContext& c) {
   TCC_TRY(int64_t axis, c.get_axis(-1, c.rank(0)));
   TCC_TRY(int64_t p, c.get_int("p", 2));
   if (p != 1 && p != 2) return input_error("p is {}, expected 1 or 2", p);
-  ValueId x = c.input(0);
+  TCC_TRY(const ValueId x, c.widened(c.input(0)));
   Made norm = p == 1 ? c.unary(UnaryFn::kAbs, x) : c.arithmetic(Op::kMul, x, x);
   norm = c.reduce(Op::kReduceSum, norm, {axis}, true);
   if (p == 2) norm = c.unary(UnaryFn::kSqrt, norm);
   // A row of zeros stays one.
   const DType dtype = c.value(x).dtype;
   Made none = c.binary(BinaryFn::kEqual, norm, c.scalar(dtype, 0));
-  return c.finish(c.arithmetic(Op::kDiv, x, c.where(none, c.scalar(dtype, 1), norm)));
+  return c.finish(c.cast(c.arithmetic(Op::kDiv, x, c.where(none, c.scalar(dtype, 1), norm)), c.input_value(0).dtype));
 }
 
 namespace {

@@ -193,15 +193,16 @@ namespace {
 // (sum of |x|^p)^(1 / p); `sum` adds up what it is given.
 template <class Sum>
 Made norm_of(NodeContext& c, int64_t p, Sum sum) {
-  graph::ValueId x = c.input(0);
+  TCC_TRY(const graph::ValueId x, c.widened(c.input(0)));
   const graph::DType dtype = c.value(x).dtype;
   auto number = [&](double v) { return c.scalar(dtype, v); };
+  auto narrow = [&](const Made& y) { return c.cast(y, c.input_value(0).dtype); };
   Made power = p == 2 ? c.arithmetic(Op::kMul, x, x) : c.unary(graph::UnaryFn::kAbs, x);
   if (p > 2) power = c.binary(graph::BinaryFn::kPow, power, number(static_cast<double>(p)));
   Made all = sum(power);
-  if (p == 1) return all;
-  if (p == 2) return c.unary(graph::UnaryFn::kSqrt, all);
-  return c.binary(graph::BinaryFn::kPow, all, number(1 / static_cast<double>(p)));
+  if (p == 1) return narrow(all);
+  if (p == 2) return narrow(c.unary(graph::UnaryFn::kSqrt, all));
+  return narrow(c.binary(graph::BinaryFn::kPow, all, number(1 / static_cast<double>(p))));
 }
 
 Result<int64_t> read_norm(NodeContext& c) {
@@ -243,7 +244,7 @@ Result<void> import_lp_pool(NodeContext& c) {
   return c.finish(norm_of(c, p, [&](const Made& power) -> Made {
     Made average = c.emit(Op::kAveragePool, attrs, {power});
     if (!average) return average;
-    const DType dtype = c.input_value(0).dtype;
+    const DType dtype = c.value(*average).dtype;
     if (!attrs.ceil_mode) return c.arithmetic(Op::kMul, average, c.scalar(dtype, elements));
     Shape shape = c.value(*average).shape;
     const std::vector<double> counts = window_elements(attrs, c.input_value(0).shape, shape);

@@ -159,7 +159,7 @@ constexpr int64_t kNow = kNewestOpset;
   X("LinearAttention", 27, kNow, 3, 6, import_linear_attention) \
   X("RotaryEmbedding", 23, kNow, 3, 4, import_rotary_embedding) \
   X("STFT", 17, kNow, 2, 4, import_stft) \
-  X("SimplifiedLayerNormalization", 1, kNow, 2, 2, import_simplified_layer_norm) \
+  X("SimplifiedLayerNormalization", 1, kNow, 2, 2, import_rms_norm) \
   X("SwiGLU", 28, kNow, 2, 2, import_swiglu) \
   X("TensorScatter", 24, kNow, 2, 3, import_tensor_scatter)
 // Of domain com.microsoft.
@@ -189,7 +189,7 @@ constexpr int64_t kNow = kNewestOpset;
   X("QuantizeLinear", 1, kNow, 2, 3, import_quantize_linear) \
   X("QuickGelu", 1, kNow, 1, 1, import_quick_gelu) \
   X("RotaryEmbedding", 1, kNow, 4, 4, import_microsoft_rotary_embedding) \
-  X("SimplifiedLayerNormalization", 1, kNow, 2, 2, import_simplified_layer_norm) \
+  X("SimplifiedLayerNormalization", 1, kNow, 2, 2, import_rms_norm) \
   X("SkipLayerNormalization", 1, kNow, 3, 5, import_skip_layer_norm) \
   X("SkipSimplifiedLayerNormalization", 1, kNow, 3, 4, import_skip_layer_norm)
 // Operators that place, order and sample elements.

@@ -168,6 +168,32 @@ TEST_CASE("shapes are known behind more constants than are folded") {
   CHECK(import_text(w.finish()).has_value());
 }
 
+TEST_CASE("squares and sums of 16-bit floats are those of f32") {
+  for (const std::string op : {"ReduceL2", "ReduceSumSquare", "ReduceLogSum", "LpNormalization", "GlobalLpPool",
+                               "MeanVarianceNormalization", "RMSNormalization"}) {
+    ModelWriter w("norm", 23);
+    w.typed_input("x", DType::kF16, {1, 2, 3});
+    std::vector<std::string> inputs{"x"};
+    if (op == "RMSNormalization") inputs.push_back(w.typed_initializer("scale", DType::kF16, {3}, {1, 2, 3}));
+    std::vector<NamedAttribute> attributes;
+    if (op == "MeanVarianceNormalization") attributes.push_back({"axes", Ints{0, 2}});
+    w.node(op, inputs, {"y"}, attributes);
+    w.output("y", DType::kF16);
+    INFO(op);
+    const auto g = import_text(w.finish());
+    REQUIRE(g.has_value());
+    CHECK(g->value(g->outputs[0]).dtype == DType::kF16);
+    int sums = 0;
+    for (const graph::NodeId id : g->order) {
+      const graph::Node& node = g->node(id);
+      if (node.op != graph::Op::kReduceSum && node.op != graph::Op::kReduceMean) continue;
+      CHECK(g->value(node.inputs[0]).dtype == DType::kF32);
+      ++sums;
+    }
+    CHECK(sums > 0);
+  }
+}
+
 TEST_CASE("a pool of bytes tells the positions of its maxima, of zeros beside the padding as well") {
   for (const DType dtype : {DType::kU8, DType::kI8}) {
     ModelWriter w("pool", 12);
