@@ -168,6 +168,20 @@ TEST_CASE("shapes are known behind more constants than are folded") {
   CHECK(import_text(w.finish()).has_value());
 }
 
+TEST_CASE("a pool's window beyond bytes has their least value") {
+  for (const DType dtype : {DType::kU8, DType::kI8}) {
+    const auto y = result_of({"MaxPool",
+                              12,
+                              dtype,
+                              {1, 1, 1},
+                              {5},
+                              {{"kernel_shape", Ints{2}}, {"dilations", Ints{2}}, {"pads", Ints{1, 1}}},
+                              {},
+                              dtype});
+    CHECK(y == Doubles{dtype == DType::kU8 ? 0.0 : -128.0});
+  }
+}
+
 TEST_CASE("squares and sums of 16-bit floats are those of f32") {
   for (const std::string op : {"ReduceL2", "ReduceSumSquare", "ReduceLogSum", "LpNormalization", "GlobalLpPool",
                                "MeanVarianceNormalization", "RMSNormalization"}) {

@@ -332,12 +332,17 @@ void Runner::plain_pool() {
   Geometry g(in(0).shape, out_.shape, a);
   Triple pad_end = to_triple(a.pads_end, 0);
   bool average = node_.op == Op::kAveragePool;
+  // What a window beyond the input has: the least value of the type.
+  const DType dtype = graph_.value(node_.output).dtype;
+  const double least = is_float(dtype)      ? -std::numeric_limits<double>::infinity()
+                       : is_unsigned(dtype) ? 0
+                                            : -std::ldexp(1.0, static_cast<int>(8 * dtype_size(dtype)) - 1);
   in_parallel(out_.shape[0] * out_.shape[1], 1, [&](int64_t plane) {
     const double* x = in(0).data.data() + plane * g.in_size();
     double* out = out_.data.data() + plane * g.out_size();
     IndexWalk at({g.out[0], g.out[1], g.out[2]});
     for (int64_t o = 0; o < g.out_size(); ++o, at.next()) {
-      double sum = 0, greatest = -std::numeric_limits<double>::infinity();
+      double sum = 0, greatest = least;
       int64_t inside = 0, padded = 0;
       IndexWalk tap({g.kernel[0], g.kernel[1], g.kernel[2]});
       for (int64_t k = 0; k < g.kernel_size(); ++k, tap.next()) {
