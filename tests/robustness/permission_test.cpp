@@ -143,7 +143,7 @@ TEST_CASE("a disc that is full: what was recorded is kept, and there is room aga
   Sandbox box;
   fs::create_directory(box.path("disc"));
   // A file system of its own, small, in a name space of its own; the records are carried out before it disappears.
-  const std::string script = "mount -t tmpfs -o size=900k tmpfs disc || exit 42; " + kTcc +
+  const std::string script = "mount -t tmpfs -o size=600k tmpfs disc || exit 42; " + kTcc +
                              " tune zoo:mlp --trials 300 --db disc/records.db; code=$?; cp disc/records.db* .; "
                              "exit $code";
   const Outcome full = box.run({"unshare", "--mount", "--map-root-user", "sh", "-c", script});
