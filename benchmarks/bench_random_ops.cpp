@@ -1,7 +1,7 @@
 // Operators that nobody chose, beside ONNX Runtime: each is drawn, tuned with 64 trials or for 20 seconds (--trials 0:
-// not at all), built, and timed in turns with the peer on the same cores. A seed repeats a run, and a row's name repeats
-// a row. With --keep, an interrupted run goes on; a row of times is forgotten when its model or the number of trials
-// changes.
+// not at all), built, and timed in turns with the peer on the same cores. A seed repeats a run, and a row's name
+// repeats a row. With --keep, an interrupted run goes on; a row of times is forgotten when its model or the number of
+// trials changes.
 #include <fmt/format.h>
 
 #include <algorithm>
