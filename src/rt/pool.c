@@ -1,16 +1,20 @@
 // Fork-join thread pool.
 //
 // Each thread has a span of the launch's units, as long as the others'. Its owner takes pieces from the front, each
-// half of what is left; a thread whose own span is empty takes pieces from the back of others'. So a core that the
+// half of what is left. A thread whose own span is empty takes pieces from the back of others'. So a core that the
 // system disturbs, or a worker that still sleeps, delays a launch by one piece at most. A span is one word, begin and
-// end: who changes it has the piece. A launch ends when all units are done, not when all workers have come: one that
-// comes late finds empty spans, or those of the next launch, which it may work on. It reads the launch only after it
-// has taken a piece, and a launch with a piece that is not done is not replaced. Each worker has a mailbox of its own:
-// a sequence number that the caller increments to wake it. A launch with fewer units than threads touches the first
-// mailboxes only. A worker that finds itself on the caller's CPU moves to another one: the system may leave both there
-// for long, and a launch takes twice as long then. Either side first spins, then sleeps on a futex. "I sleep" flags are
-// set before the last look at the word and read after writing it (both sequentially consistent), so a wake-up is never
-// lost and an awake partner costs no syscall.
+// end: the thread that changes it has the piece.
+//
+// A launch ends when all units are done, not when all workers have come. A late worker finds empty spans, or those of
+// the next launch, which it may work on. It reads the launch only after it has taken a piece, and the caller does not
+// replace a launch with a piece that is not done.
+//
+// Each worker has a mailbox of its own: a sequence number that the caller increments to wake it. A launch with fewer
+// units than threads touches the first mailboxes only. A worker that finds itself on the caller's CPU moves to another
+// one: the system may leave both there for long, and a launch takes twice as long then.
+//
+// Either side first spins, then sleeps on a futex. "I sleep" flags are set before the last look at the word and read
+// after writing it (both sequentially consistent), so a wake-up is never lost and an awake partner costs no syscall.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
@@ -30,7 +34,7 @@
 
 // Kernels keep small local tiles on the stack; the system default may be tiny or unlimited.
 enum { kStackBytes = 8 << 20, kCacheLine = 64, kMaxCpus = 4096 };
-// A span's last pieces: fewer units cost calls, more of them let others wait for the one who has the last.
+// A piece has at least this part of a span: smaller ones cost calls, larger ones let others wait for the last.
 enum { kPieces = 16 };
 
 typedef _Atomic uint64_t span;  // begin << 32 | end

@@ -190,9 +190,9 @@ tcc_status tcc_rt_require_cpu(uint64_t needed);
 
 // --- pool ---------------------------------------------------------------------------------------------------------
 // Fork-join over `threads` threads, the caller's included; one thread means that no thread is made. Each thread begins
-// with a contiguous range of its own, the same for equal extents, and then takes pieces of the ranges of threads that are
-// behind: a slow or disturbed core gets less to do. Workers wait awake for spin_us, then sleep. Kernels run with round-to-nearest on every thread, and with denormals flushed unless the pool
-// keeps them.
+// with a contiguous range of its own, the same for equal extents. Then it takes pieces of the ranges of threads that
+// are behind: a slow or disturbed core gets less to do. Workers wait awake for spin_us, then sleep. Kernels run with
+// round-to-nearest on every thread, and with denormals flushed unless the pool keeps them.
 
 typedef struct tcc_rt_pool tcc_rt_pool;
 

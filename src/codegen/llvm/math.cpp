@@ -342,7 +342,7 @@ class Math {
     Value* product = b_.CreateSelect(b_.CreateFCmpOEQ(high, c(0)), c(0), mul(y, high));
     Value* rest = add(fused(y, high, b_.CreateFNeg(product)), mul(y, low));
     Value* r = exp(product);
-    // There is no rest of 0, infinity and NaN.
+    // Results of 0, infinity and NaN take no correction.
     Value* inside = b_.CreateAnd(b_.CreateFCmpOGT(r, c(0)), b_.CreateFCmpOLT(r, infinity()));
     return b_.CreateSelect(inside, mad(r, rest, r), r);
   }
