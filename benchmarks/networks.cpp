@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "tcc/record/store.h"
 #include "tcc/support/files.h"
 
 namespace tcc::benchmarks {
@@ -153,6 +154,8 @@ Result<void> NetworkBench::tune(const Network& network, int threads) const {
 
 Result<std::string> NetworkBench::build(const Network& network, int threads,
                                         const std::vector<std::string>& options) const {
+  // Nothing has been tuned: a build without records takes an empty store, not the user's.
+  if (!file_exists(limits_.records)) TCC_TRY_VOID(record::Store::open(limits_.records));
   const std::string out = fmt::format("{}/{}-{}t", folder_, network.name, threads);
   std::vector<std::string> words = named("build", network);
   words.insert(words.end(), {"-o", out, "--id", "bench", "--threads", std::to_string(threads)});
