@@ -23,9 +23,9 @@ void* tcc_rt_allocate_workspace(const tcc_rt_plan* plan) {
   return memory;
 }
 
-// The weights are pages of the library's file. They are mapped at once, since otherwise the first run would take a fault
-// for each page, and a page whose elements are all masked off would never come: processors skip such a load slowly,
-// hundreds of nanoseconds each time. Advice only: kernels before Linux 5.14 do not know it.
+// The weights are pages of the library's file. They are mapped at once, since otherwise the first run would take a
+// fault for each page, and a page whose elements are all masked off would never come: processors skip such a load
+// slowly, hundreds of nanoseconds each time. Advice only: kernels before Linux 5.14 do not know it.
 static void map_weights(const tcc_rt_plan* plan) {
 #ifdef MADV_POPULATE_READ
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
