@@ -72,7 +72,7 @@ Made window_mask(NodeContext& c, int64_t queries, int64_t keys, ValueId offset, 
 
 Made window_mask(NodeContext& c, int64_t queries, int64_t keys, int64_t offset, const Window& window) {
   if (queries * keys > kMaxTable)
-    return refuse(Refusal::kTooLarge, "a mask of {}x{} is larger than {} elements", queries, keys, kMaxTable);
+    return window_mask(c, queries, keys, c.scalar(DType::kI64, static_cast<double>(offset)), window);
   std::vector<double> allowed(static_cast<size_t>(queries * keys));
   for (int64_t i = 0; i < queries; ++i) {
     for (int64_t j = 0; j < keys; ++j) {

@@ -18,6 +18,30 @@ const graph::UnaryRow& function_row(const std::string& op) {
 
 }  // namespace
 
+namespace {
+
+// x - bias above lambd, x + bias below -lambd, else 0, of u32 and u64.
+Made unsigned_shrink(NodeContext& c, double lambd, double bias) {
+  const DType dtype = c.input_value(0).dtype;
+  if (bias != std::trunc(bias) || std::abs(bias) > 0x1p53) {
+    const Made wide =
+        c.emit(Op::kUnary, graph::UnaryAttrs{UnaryFn::kShrink, lambd, bias}, {c.cast(c.input(0), DType::kF64)});
+    return c.cast(wide, dtype);
+  }
+  const Made x = c.input(0), zero = c.scalar(dtype, 0), magnitude = c.scalar(dtype, std::abs(bias));
+  const double most = dtype == DType::kU64 ? 0x1p64 : 0x1p32;
+  auto moved = [&](bool up) { return c.arithmetic(up ? Op::kAdd : Op::kSub, x, magnitude); };
+  if (lambd >= 0) {
+    if (std::floor(lambd) >= most) return c.arithmetic(Op::kMul, x, zero);
+    return c.where(c.binary(BinaryFn::kGreater, x, c.scalar(dtype, std::floor(lambd))), moved(bias < 0), zero);
+  }
+  if (std::ceil(-lambd) >= most) return moved(bias >= 0);
+  const Made below = c.binary(BinaryFn::kLess, x, c.scalar(dtype, std::ceil(-lambd)));
+  return c.where(below, moved(bias >= 0), moved(bias < 0));
+}
+
+}  // namespace
+
 Result<void> import_function(NodeContext& c) {
   const graph::UnaryRow& row = function_row(c.op());
   if (graph::is_wide_unsigned(c.input_value(0).dtype)) {
@@ -30,6 +54,8 @@ Result<void> import_function(NodeContext& c) {
   graph::UnaryAttrs attrs{row.fn, named.alpha, named.beta};
   if (named.alpha_name != nullptr) TCC_TRY_SET(attrs.alpha, c.get_float(named.alpha_name, named.alpha));
   if (named.beta_name != nullptr) TCC_TRY_SET(attrs.beta, c.get_float(named.beta_name, named.beta));
+  if (c.op() == "Shrink" && graph::is_wide_unsigned(c.input_value(0).dtype))
+    return c.finish(unsigned_shrink(c, attrs.alpha, attrs.beta));
   if (c.op() == "IsInf") {
     TCC_TRY(attrs.alpha, c.get_flag("detect_positive", true));
     TCC_TRY(attrs.beta, c.get_flag("detect_negative", true));

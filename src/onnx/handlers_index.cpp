@@ -256,23 +256,33 @@ Result<void> import_one_hot(NodeContext& c) {
   return c.finish(c.where(hit, on, off));
 }
 
+namespace {
+
+// Of matrices [.., rows, columns]: columns minus rows, of the shape rows x columns, compared with k. Kernels compute it
+// from the indices where no constant holds the result.
+Made from_diagonal(NodeContext& c, BinaryFn compare, int64_t rows, int64_t columns, const Made& k) {
+  Made diagonal = c.arithmetic(Op::kAdd, c.iota(DType::kI64, rows, 0, 2), k);
+  return c.binary(compare, c.iota(DType::kI64, columns, 1, 2), diagonal);
+}
+
+}  // namespace
+
 Result<void> import_trilu(NodeContext& c) {
   TCC_TRY(bool upper, c.get_flag("upper", true));
-  TCC_TRY(double k, c.constant_scalar(1, "k", 0));
   const Shape& shape = c.input_value(0).shape;
   if (shape.size() < 2) return input_error("needs a matrix, got {}", graph::shape_text(shape));
-  int64_t rows = shape[shape.size() - 2], columns = shape.back();
-  if (rows * columns > kMaxTable)
-    return refuse(Refusal::kTooLarge, "a mask of {}x{} is larger than {} elements", rows, columns, kMaxTable);
-  std::vector<double> keep(static_cast<size_t>(rows * columns));
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) {
-      auto distance = static_cast<double>(j - i);
-      keep[static_cast<size_t>(i * columns + j)] = upper ? distance >= k : distance <= k;
-    }
+  const int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  Made k = c.scalar(DType::kI64, 0);
+  if (c.has_input(1)) {
+    if (c.input_value(1).elements() != 1)
+      return input_error("k (input 1) must be a scalar, not shape {}", graph::shape_text(c.input_value(1).shape));
+    // No diagonal is farther away than the corners.
+    k = c.emit_reshape(c.cast(c.input(1), DType::kI64), {});
+    k = c.binary(BinaryFn::kMin, k, c.scalar(DType::kI64, static_cast<double>(columns)));
+    k = c.binary(BinaryFn::kMax, k, c.scalar(DType::kI64, -static_cast<double>(rows)));
   }
-  ValueId mask = c.constant(DType::kBool, {rows, columns}, graph::make_constant_from_doubles(DType::kBool, keep));
-  return c.finish(Op::kWhere, graph::NoAttrs{}, {mask, c.input(0), c.scalar(c.input_value(0).dtype, 0)});
+  const Made mask = from_diagonal(c, upper ? BinaryFn::kGreaterOrEqual : BinaryFn::kLessOrEqual, rows, columns, k);
+  return c.finish(c.where(mask, c.input(0), c.scalar(c.input_value(0).dtype, 0)));
 }
 
 Result<void> import_eye_like(NodeContext& c) {
@@ -284,15 +294,9 @@ Result<void> import_eye_like(NodeContext& c) {
   }
   const Shape shape = c.input_value(0).shape;
   if (shape.size() != 2) return input_error("needs a matrix, got {}", graph::shape_text(shape));
-  if (shape[0] * shape[1] > kMaxTable)
-    return refuse(Refusal::kTooLarge, "a constant of {} is larger than {} elements", graph::shape_text(shape),
-                  kMaxTable);
-  std::vector<double> values(static_cast<size_t>(shape[0] * shape[1]), 0.0);
-  for (int64_t i = 0; i < shape[0]; ++i) {
-    if (k >= -shape[0] && k <= shape[1] && i + k >= 0 && i + k < shape[1])
-      values[static_cast<size_t>(i * shape[1] + i + k)] = 1;
-  }
-  return c.finish(c.constant(dtype, shape, graph::make_constant_from_doubles(dtype, values)));
+  const auto start = static_cast<double>(std::clamp(k, -shape[0], shape[1]));
+  const Made ones = from_diagonal(c, BinaryFn::kEqual, shape[0], shape[1], c.scalar(DType::kI64, start));
+  return c.finish(c.cast(ones, dtype));
 }
 
 Result<void> import_range(NodeContext& c) {

@@ -13,6 +13,7 @@ using graph::ScatterReduction;
 struct GroupNest::ScatterNest {
   const graph::ScatterAttrs& attrs;
   Tensor data, indices, updates;
+  graph::DType dtype;  // of data and updates
   size_t depth = 0;
   std::vector<NestAxis> rows;  // counts the updates that an element looks at
 
@@ -111,23 +112,31 @@ Stmt GroupNest::emit_scatter_reduction(const ScatterNest& s, const std::string& 
   // No double is the greatest i64.
   if (reduction == ScatterReduction::kMin)
     identity = is_float(compute_) ? real(HUGE_VAL) : b().integer(integer_range(compute_).high, compute_);
+  // Sums and products of u32 and u64 wrap as those of the signed types that hold them do. Without its top bit the least
+  // of them is the least signed number.
+  const bool ordered = reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin;
+  const bool flips = ordered && graph::is_wide_unsigned(s.dtype);
+  auto flip = [&](Expr x) {
+    if (!flips) return x;
+    return b().call(Intrinsic::kBitXor, std::array<Expr, 2>{x, b().integer(integer_range(compute_).low, compute_)});
+  };
   const Tensor all = make_temp("updates", out.shape);
   const Stmt collect = reduce_nest("updates", axes_of(out.shape), s.rows, reducer, all, nullptr,
                                    [&](const Exprs& at, const Exprs& over) {
-                                     Expr update = scatter_update(s, at, over, scatter_covers(s, at));
+                                     Expr update = flip(scatter_update(s, at, over, scatter_covers(s, at)));
                                      return b().select(scatter_hits(s, at, over), update, identity);
                                    });
   const Stmt combine = map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
-    Expr x = read(s.data, at), y = read(all, at);
+    Expr x = flip(read(s.data, at)), y = read(all, at);
     switch (reduction) {
       case ScatterReduction::kAdd:
         return b().add(x, y);
       case ScatterReduction::kMul:
         return b().mul(x, y);
       case ScatterReduction::kMax:
-        return is_float(compute_) ? b().select(b().lt(x, y), y, x) : b().max(x, y);
+        return is_float(compute_) ? b().select(b().lt(x, y), y, x) : flip(b().max(x, y));
       default:
-        return is_float(compute_) ? b().select(b().lt(y, x), y, x) : b().min(x, y);
+        return is_float(compute_) ? b().select(b().lt(y, x), y, x) : flip(b().min(x, y));
     }
   });
   return b().seq(std::array<Stmt, 2>{collect, combine});
@@ -136,7 +145,7 @@ Stmt GroupNest::emit_scatter_reduction(const ScatterNest& s, const std::string& 
 void GroupNest::plan_scatter(const graph::Node& node) {
   add_stage("scatter", node, false, [this, &node](const std::string& name, const Tensor& out) {
     ScatterNest s{node.as<graph::ScatterAttrs>(), operand(node.inputs[0]), operand(node.inputs[1]),
-                  operand(node.inputs[2])};
+                  operand(node.inputs[2]), value(node.inputs[0]).dtype};
     if (s.elements()) {
       s.rows = {{kRowNames[0], s.indices.shape[static_cast<size_t>(s.attrs.axis)]}};
     } else {

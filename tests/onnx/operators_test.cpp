@@ -86,6 +86,34 @@ TEST_CASE("gathers, tiles and pads that copy") {
   CHECK(result_of({"ArgMax", {2, 3}, {}, {{"axis", int64_t{1}}, {"keepdims", int64_t{0}}}}) == Doubles{2, 2});
 }
 
+TEST_CASE("triangles: diagonals beyond the corners and at run time; a large mask comes from the indices") {
+  auto triangle = [](bool upper, double k) {
+    ModelWriter w("triangle", 14);
+    w.input("x", {2, 3});
+    w.typed_input("k", graph::DType::kI64, {});
+    w.node("Trilu", {"x", "k"}, {"y"}, {{"upper", int64_t{upper}}});
+    w.output("y");
+    return run_model(w.finish(), {}, {{1, 2, 3, 4, 5, 6}, {k}})[0].data;
+  };
+  CHECK(triangle(true, 1) == Doubles{0, 2, 3, 0, 0, 6});
+  CHECK(triangle(false, -1) == Doubles{0, 0, 0, 4, 0, 0});
+  for (double far : {3., 0x1p62}) {
+    CHECK(triangle(true, far) == Doubles(6, 0));
+    CHECK(triangle(true, -far) == Doubles{1, 2, 3, 4, 5, 6});
+    CHECK(triangle(false, far) == Doubles{1, 2, 3, 4, 5, 6});
+    CHECK(triangle(false, -far) == Doubles(6, 0));
+  }
+  for (const char* op : {"Trilu", "EyeLike"}) {
+    INFO(op);
+    auto g = import_text(model_of({op, {5000, 4000}, {}, {}, 14}));
+    REQUIRE(g.has_value());
+    for (size_t id = 0; id < g->values.size(); ++id)
+      if (g->values[id].is_constant()) CHECK(g->values[id].constant->bytes.size() <= 8 * 5000);
+  }
+  CHECK(result_of({"EyeLike", {2, 3}, {}, {{"k", int64_t{1}}}, 9}) == Doubles{0, 1, 0, 0, 0, 1});
+  CHECK(result_of({"EyeLike", {2, 3}, {}, {{"k", INT64_MIN}}, 9}) == Doubles(6, 0));
+}
+
 TEST_CASE("an element of a shape: of a matrix a constant, of a scalar an error", "[errors]") {
   for (Shape shape : {Shape{2, 3}, Shape{}}) {
     ModelWriter w("shape", 13);

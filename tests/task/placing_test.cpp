@@ -61,6 +61,19 @@ TEST_CASE("scattered elements: duplicates, negative indices, indices out of rang
       m.check(m.node(Op::kScatter, graph::ScatterAttrs{-1, reduction}, {data, indices, updates}), 1e-3);
     }
   }
+  // Numbers on both sides of 2^31 and 2^63, which the signed types that hold them order otherwise.
+  for (DType dtype : {DType::kU32, DType::kU64}) {
+    const double high = dtype == DType::kU32 ? 0x1p31 : 0x1p63;
+    for (auto [reduction, expected] : {std::pair{ScatterReduction::kMax, Doubles{high, 7, high + high / 2}},
+                                       {ScatterReduction::kMin, Doubles{3, 7, 0}}}) {
+      INFO(static_cast<int>(reduction) << " " << graph::dtype_name(dtype));
+      Model m;
+      ValueId data = m.input(dtype, {3}, {high, 7, 0});
+      ValueId indices = m.input(DType::kI64, {4, 1}, {0, 2, 2, 2}),
+              updates = m.input(dtype, {4}, {3, high, high + high / 2, 9});
+      CHECK(m.check(m.node(Op::kScatter, graph::ScatterAttrs{-1, reduction}, {data, indices, updates}), 0) == expected);
+    }
+  }
   // The last update of a place stays.
   Model last;
   ValueId data = last.input(DType::kF32, {3}, {0, 0, 0});

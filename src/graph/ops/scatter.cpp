@@ -31,10 +31,7 @@ Result<TensorType> Typing::scatter() const {
   if (updates.dtype != data.dtype)
     return input_error("data and updates have different types: {} and {}", dtype_name(data.dtype),
                        dtype_name(updates.dtype));
-  // Sums and products of u32 and u64 wrap as those of the signed types do.
-  const bool wraps =
-      is_wide_unsigned(in(0).dtype) && (a.reduction == ScatterReduction::kAdd || a.reduction == ScatterReduction::kMul);
-  if (a.reduction != ScatterReduction::kNone && !wraps) TCC_TRY_VOID(need_arithmetic());
+  if (a.reduction != ScatterReduction::kNone && !is_wide_unsigned(data.dtype)) TCC_TRY_VOID(need_arithmetic());
   bool fits = true;
   if (a.axis >= 0) {
     TCC_TRY_VOID(need_axis(a.axis, data.shape));

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Every network of the zoo at its published size: verified on the host, compiled for GPUs.
+
+usage: zoo_targets.py TCC [--json FILE] [--keep FILE] [--budget MIN] [--only TEXT ...] [--target NAME ...]
+
+A row is a network and a target: host and, where NVRTC is, a100 and h200. On the host it is `tcc verify zoo:NAME`, for
+a GPU `tcc build zoo:NAME --target T`, both without records. A row is
+
+  right     host: the outputs are those of the reference in double. GPU: every kernel is lowered and compiled
+  wrong     outputs differ
+  failed    anything else: an error, a crash, more than SECONDS
+
+--keep FILE has the finished rows: the same call goes on with the others. A row is measured again when tcc has changed
+and the row was not right; --budget MIN begins no further row after that time.
+"""
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+TARGETS = ("host", "a100", "h200")
+SECONDS = 1800
+# Options of networks that are published for another size than the zoo's default.
+SIZES = {"inception_v3": ["--image", "299"]}
+
+
+def run(command):
+    """Exit status (None: it took too long), standard output and error, seconds and peak of memory in MB."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        begin = time.monotonic()
+        with subprocess.Popen(command, stdout=out, stderr=err, text=True) as process:
+            status = None
+            while status is None and time.monotonic() - begin < SECONDS:
+                pid, code, usage = os.wait4(process.pid, os.WNOHANG)
+                if pid:
+                    status = process.returncode = os.waitstatus_to_exitcode(code)
+                else:
+                    time.sleep(0.02)
+            if status is None:
+                process.kill()
+                _, _, usage = os.wait4(process.pid, 0)
+                process.returncode = -9
+        out.seek(0)
+        err.seek(0)
+        return status, out.read(), err.read(), time.monotonic() - begin, usage.ru_maxrss / 1024
+
+
+def measure(tcc, network, target):
+    with tempfile.TemporaryDirectory(prefix="tcc-zoo-") as folder:
+        common = [f"zoo:{network}", "--json", "--quiet", *SIZES.get(network, [])]
+        build = [tcc, "build", *common, "--target", target, "-o", os.path.join(folder, "out")]
+        status, out, err, seconds, megabytes = run([tcc, "verify", *common] if target == "host" else build)
+    row = {"seconds": round(seconds, 1), "megabytes": round(megabytes)}
+    if status is None:
+        return {**row, "result": "failed", "why": f"took more than {SECONDS} s"}
+    try:
+        report = json.loads(out)
+    except ValueError:
+        report = {}
+    if target == "host" and "outputs" in report:
+        row["error"] = max(o["max_error"] for o in report["outputs"])
+    if target != "host":
+        row["kernels"] = len(report.get("kernels", []))
+    if status == 0:
+        return {**row, "result": "right"}
+    wrong = report.get("passed") is False
+    return {**row, "result": "wrong" if wrong else "failed", "why": f"exit status {status}: {err.strip()[:1000]}"}
+
+
+def summarize(rows, kept):
+    """The rows of --json, and a table of the targets."""
+    table = []
+    print(f"{'target':8} {'networks':>9} {'right':>6} {'wrong':>6} {'failed':>7} {'seconds':>9} {'slowest':>9}")
+    for target in TARGETS:
+        done = [(network, kept[name]) for name, network, t in rows if t == target and name in kept]
+        if not done:
+            continue
+        count = {k: sum(r["result"] == k for _, r in done) for k in ("right", "wrong", "failed")}
+        seconds = [r["seconds"] for _, r in done]
+        print(f"{target:8} {len(done):9} {count['right']:6} {count['wrong']:6} {count['failed']:7} "
+              f"{sum(seconds):9.1f} {max(seconds):9.1f}")
+        for network, result in done:
+            what = f"{result['kernels']} kernels" if "kernels" in result else "largest error " + \
+                f"{result['error']:.2g}" if "error" in result else ""
+            table.append({"name": f"zoo.{network}.{target}", "value": result["seconds"], "unit": "s",
+                          "peer": f"{result['result']}, {what}, {result['megabytes']} MB", "peer_value": None,
+                          "ratio": None})
+    return table
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tcc")
+    parser.add_argument("--json", default="")
+    parser.add_argument("--keep", default="")
+    parser.add_argument("--budget", type=float, default=0)
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--target", action="append", choices=TARGETS)
+    options = parser.parse_args()
+    # Without the user's records.
+    with tempfile.TemporaryDirectory(prefix="tcc-zoo-data-") as data:
+        os.environ["XDG_DATA_HOME"] = data
+        return measure_all(options)
+
+
+def measure_all(options):
+    with open(options.tcc, "rb") as binary:
+        version = hashlib.sha256(binary.read()).hexdigest()[:16]
+    listed = json.loads(subprocess.run([options.tcc, "zoo", "--json"], capture_output=True, check=True).stdout)
+    rows = [(f"{m['name']}.{t}", m["name"], t) for m in listed["models"] for t in options.target or TARGETS]
+    rows = [r for r in rows if not options.only or any(text in r[0] for text in options.only)]
+    kept = {}
+    if options.keep and os.path.exists(options.keep):
+        with open(options.keep, encoding="utf-8") as file:
+            kept = json.load(file)
+    begin = time.monotonic()
+    left = 0
+    for name, network, target in rows:
+        known = kept.get(name)
+        if known and (known["result"] == "right" or known["tcc"] == version):
+            continue
+        if options.budget and time.monotonic() - begin > 60 * options.budget:
+            left += 1
+            continue
+        kept[name] = {**measure(options.tcc, network, target), "tcc": version}
+        print(f"{name:32} {kept[name]}", flush=True)
+        if options.keep:
+            with open(options.keep + ".new", "w", encoding="utf-8") as file:
+                json.dump(kept, file, indent=1)
+            os.replace(options.keep + ".new", options.keep)
+    table = summarize(rows, kept)
+    if left:
+        print(f"{left} rows were not begun, --budget ended; the same call with --keep goes on")
+    if options.json:
+        text = json.dumps({"suite": "zoo", "machine": {"cores": os.cpu_count()}, "rows": table}, indent=1) + "\n"
+        if options.json == "-":
+            sys.stdout.write(text)
+        else:
+            with open(options.json, "w", encoding="utf-8") as file:
+                file.write(text)
+    return 1 if any(kept[r[0]]["result"] != "right" for r in rows if r[0] in kept) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
