@@ -1,6 +1,8 @@
 // NVRTC's PTX of real kernels computes what the naive kernel does, without a finding: programs of the GPU spaces over
 // small tasks, and the hand-written kernels. And the same kernels damaged are reported.
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 
 #include "emulation/programs.h"
 #include "sample_tasks.h"
@@ -34,7 +36,99 @@ std::string replace_all(std::string text, const std::string& from, const std::st
   return text;
 }
 
+// One operator on numbers of T by the first programs of its space; elements are compared bit by bit with z.
+template <class T>
+void check_elements(graph::Op op, graph::Attributes attrs, graph::DType dtype, const std::vector<std::vector<T>>& in,
+                    const std::vector<T>& z) {
+  const auto n = static_cast<int64_t>(z.size());
+  const task::Task task =
+      tcc::testing::make_operator(op, std::move(attrs), std::vector<graph::Shape>(in.size(), {n}), dtype);
+  auto tensor = [&](const std::vector<T>& values) {
+    auto t = interp::TensorData::zeros(task.kernel.buffers[0]->type, graph::Shape{n});
+    REQUIRE(t.bytes.size() == values.size() * sizeof(T));
+    std::memcpy(t.bytes.data(), values.data(), t.bytes.size());
+    return t;
+  };
+  int ran = 0;
+  for (const schedule::Trace& trace : space::generate_space(task.kernel, gpu("a100"))) {
+    auto arena = std::make_shared<Arena>();
+    std::vector<int64_t> decisions = trace.decisions;
+    auto scheduled = schedule::replay(trace, decisions, task.kernel, arena);
+    if (!scheduled) continue;
+    auto lowered = lower::lower(*scheduled, gpu("a100"), ir::Stage::kLowered, arena);
+    if (!lowered) continue;
+    std::vector<interp::TensorData> data;
+    for (const std::vector<T>& x : in) data.push_back(tensor(x));
+    data.push_back(tensor(std::vector<T>(z.size(), T{0x55})));
+    const codegen::Artifact artifact = compile(*lowered, gpu("a100"), task.workload);
+    const PtxReport report = emulate(artifact, data, 1, task.workload);
+    INFO(task.workload << "\n" << report.text() << "\n" << artifact.source);
+    REQUIRE(report.ok());
+    for (size_t i = 0; i < z.size(); ++i) {
+      T got{};
+      std::memcpy(&got, data.back().bytes.data() + i * sizeof(T), sizeof(T));
+      INFO("element " << i);
+      REQUIRE(+got == +z[i]);
+    }
+    ++ran;
+  }
+  CHECK(ran > 0);
+}
+
+// Of C++ integers; by fewer than 0 bits, or more than the number has, all leave it, or as many as the sign are moved
+// in.
+template <class T>
+T shifted(T x, T by, bool left) {
+  const T sign = static_cast<T>(x < 0 ? -1 : 0);
+  if (by < 0 || static_cast<uint64_t>(by) >= 8 * sizeof(T)) return left ? T{0} : sign;
+  return static_cast<T>(left ? static_cast<uint64_t>(x) << by : static_cast<uint64_t>(x >> by));
+}
+
+template <class T>
+void check_bits(graph::DType dtype) {
+  using graph::BinaryFn;
+  using Limits = std::numeric_limits<T>;
+  INFO(graph::dtype_name(dtype));
+  std::vector<T> x{0, 1, static_cast<T>(-1), Limits::min(), Limits::max(), static_cast<T>(Limits::min() + 1)};
+  Rng rng(sizeof(T));
+  while (x.size() < 70) x.push_back(static_cast<T>(rng.next()));
+  std::vector<T> y(x.rbegin(), x.rend()), by, nots;
+  for (size_t i = 0; i < x.size(); ++i) {
+    by.push_back(static_cast<T>(i % 5 == 4 ? y[i] : static_cast<T>(i % (8 * sizeof(T)))));
+    nots.push_back(static_cast<T>(~x[i]));
+  }
+  check_elements<T>(graph::Op::kUnary, graph::UnaryAttrs{graph::UnaryFn::kBitNot, 0, 0}, dtype, {x}, nots);
+  struct Case {
+    BinaryFn fn;
+    T (*apply)(T, T);
+  };
+  for (const Case& c : {Case{BinaryFn::kBitAnd, [](T p, T q) { return static_cast<T>(p & q); }},
+                        Case{BinaryFn::kBitOr, [](T p, T q) { return static_cast<T>(p | q); }},
+                        Case{BinaryFn::kBitXor, [](T p, T q) { return static_cast<T>(p ^ q); }},
+                        Case{BinaryFn::kShiftLeft, [](T p, T q) { return shifted(p, q, true); }},
+                        Case{BinaryFn::kShiftRight, [](T p, T q) { return shifted(p, q, false); }}}) {
+    const bool shifts = c.fn == BinaryFn::kShiftLeft || c.fn == BinaryFn::kShiftRight;
+    const std::vector<T>& second = shifts ? by : y;
+    std::vector<T> z;
+    for (size_t i = 0; i < x.size(); ++i) z.push_back(c.apply(x[i], second[i]));
+    check_elements<T>(graph::Op::kBinary, graph::BinaryAttrs{c.fn}, dtype, {x, second}, z);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("PTX of operators on bits gives the bits of C++", "[emulation]") {
+  if (skipped()) return;
+  using graph::DType;
+  check_bits<int8_t>(DType::kI8);
+  check_bits<uint8_t>(DType::kU8);
+  check_bits<int16_t>(DType::kI16);
+  check_bits<uint16_t>(DType::kU16);
+  check_bits<int32_t>(DType::kI32);
+  check_bits<uint32_t>(DType::kU32);
+  check_bits<int64_t>(DType::kI64);
+  check_bits<uint64_t>(DType::kU64);
+}
 
 TEST_CASE("PTX of programs of the GPU spaces equals the reference", "[emulation]") {
   if (skipped()) return;
