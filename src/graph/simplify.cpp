@@ -133,27 +133,32 @@ ValueId add_derived(Graph& graph, ValueId from, Shape shape, const std::vector<d
 }
 
 // The weight times the scale of element i's channel, i / inner % channels, each product rounded once. Models are mostly
-// such weights, so those of 32 bits take no way around over doubles in memory.
-ValueId add_scaled(Graph& graph, ValueId id, const Affine& affine, int64_t inner, int64_t channels) {
+// such weights, so those of 32 bits take no way around over doubles in memory. Nothing where an element leaves the
+// range of finite numbers: its products with 0 would be NaN.
+std::optional<ValueId> add_scaled(Graph& graph, ValueId id, const Affine& affine, int64_t inner, int64_t channels) {
   const Value weight = graph.value(id);
   const int64_t count = weight.elements();
   if (weight.dtype != DType::kF32) {
     std::vector<double> w = doubles_of(weight);
     for (int64_t i = 0; i < count; ++i) w[static_cast<size_t>(i)] *= at(affine.scale, i / inner % channels);
+    if (!std::all_of(w.begin(), w.end(), [](double x) { return std::isfinite(x); })) return std::nullopt;
     return add_derived(graph, id, weight.shape, w);
   }
   std::vector<std::byte> bytes;
   if (auto dense = dense_bytes(*weight.constant, weight.dtype, count, bytes); bytes.empty())
     bytes.assign(dense.begin(), dense.end());
+  bool finite = true;
   for (int64_t first = 0; first < count; first += inner) {
     const double scale = at(affine.scale, first / inner % channels);
     for (int64_t i = first; i < first + inner; ++i) {
       float value = 0;
       std::memcpy(&value, bytes.data() + i * 4, sizeof value);
       value = static_cast<float>(value * scale);
+      finite &= std::isfinite(value);
       std::memcpy(bytes.data() + i * 4, &value, sizeof value);
     }
   }
+  if (!finite) return std::nullopt;
   return graph.add_constant(weight.name, weight.dtype, weight.shape, make_constant(std::move(bytes)));
 }
 
@@ -163,6 +168,7 @@ bool absorb(Graph& graph, NodeId target, const Affine& affine) {
   Node node = graph.node(target);
   DType dtype = graph.value(node.output).dtype;
   if (dtype != DType::kF32 && dtype != DType::kF64) return false;
+  if (!std::all_of(affine.scale.begin(), affine.scale.end(), [](double x) { return std::isfinite(x); })) return false;
   int64_t channels = graph.value(node.output).shape[1];
   if (node.op == Op::kBatchNorm) {
     auto own = batch_norm_affine(graph, node);
@@ -190,12 +196,16 @@ bool absorb(Graph& graph, NodeId target, const Affine& affine) {
   }
   for (int64_t c = 0; c < channels; ++c) {
     auto& b = bias[static_cast<size_t>(c)];
+    const bool finite = std::isfinite(b) && std::isfinite(at(affine.shift, c));
     b = b * at(affine.scale, c) + at(affine.shift, c);
+    if (finite && !std::isfinite(dtype == DType::kF32 ? static_cast<float>(b) : b)) return false;
   }
   bool scales = affine.scale != std::vector<double>{1};
   if (scales) {
     const int64_t inner = !gemm || node.as<GemmAttrs>().trans_b ? weight.elements() / channels : 1;
-    node.inputs[1] = add_scaled(graph, node.inputs[1], affine, inner, channels);
+    const auto scaled = add_scaled(graph, node.inputs[1], affine, inner, channels);
+    if (!scaled) return false;
+    node.inputs[1] = *scaled;
   }
   node.inputs.resize(2);
   node.inputs.push_back(add_derived(graph, node.inputs[1], {channels}, bias));

@@ -301,6 +301,25 @@ TEST_CASE("batch normalization and affine chains fold into convolutions and prod
   CHECK(largest_difference(before[0], run(g)[0]) < 1e-5);
 }
 
+TEST_CASE("a scale that would give weights beyond all numbers stays by itself") {
+  for (const bool divides : {true, false}) {
+    Graph g;
+    auto constant = [&](Shape shape, std::vector<double> values) {
+      return g.add_constant("c", DType::kF32, std::move(shape), make_constant_from_doubles(DType::kF32, values));
+    };
+    ValueId x = g.add_input("x", DType::kF32, {1, 2});
+    ValueId y = add(g, Op::kGemm, GemmAttrs{}, {x, constant({2, 1}, {4, 1e10})});
+    y = divides ? add(g, Op::kDiv, NoAttrs{}, {y, constant({}, {0})})
+                : add(g, Op::kMul, NoAttrs{}, {y, constant({}, {1e30})});
+    g.add_output(y, "y");
+    REQUIRE(optimize(g, nullptr));
+    auto after = run_reference(g, {{{1, 2}, {2, 0}}}, 1);
+    REQUIRE(after);
+    CHECK(g.order.size() == 2);
+    CHECK((*after)[0].data[0] == (divides ? HUGE_VAL : 8 * static_cast<double>(1e30F)));
+  }
+}
+
 TEST_CASE("normalizations in 16 bits keep the digits that a scale and a shift of 16 bits would lose") {
   Graph g;
   ValueId x = g.add_input("x", DType::kF16, {1, 1, 2});
