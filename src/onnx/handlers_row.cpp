@@ -90,7 +90,8 @@ Result<void> import_reduce(NodeContext& c) {
     // A sum of one term: what is done with each element before and after the sum stays.
     if (axes.empty() && no_op) {
       const ValueId x = c.input(0);
-      if (c.op() == "ReduceL1" || c.op() == "ReduceL2") return c.finish(c.unary(UnaryFn::kAbs, x));
+      if ((c.op() == "ReduceL1" || c.op() == "ReduceL2") && !graph::is_unsigned(c.value(x).dtype))
+        return c.finish(c.unary(UnaryFn::kAbs, x));
       if (c.op() == "ReduceSumSquare") return c.finish(c.arithmetic(Op::kMul, x, x));
       if (c.op() == "ReduceLogSum") return c.finish(c.unary(UnaryFn::kLog, x));
       return c.finish(Op::kIdentity, graph::NoAttrs{}, {x});
@@ -134,7 +135,7 @@ Result<void> import_reduce(NodeContext& c) {
     return finish(c.emit_reshape(y, shape));
   }
   Made y = x;
-  if (c.op() == "ReduceL1") y = c.unary(UnaryFn::kAbs, x);
+  if (c.op() == "ReduceL1" && !graph::is_unsigned(dtype)) y = c.unary(UnaryFn::kAbs, x);
   if (c.op() == "ReduceL2" || c.op() == "ReduceSumSquare") y = c.arithmetic(Op::kMul, x, x);
   y = c.reduce(Op::kReduceSum, y, axes, keep);
   if (c.op() == "ReduceL2") y = c.unary(UnaryFn::kSqrt, y);

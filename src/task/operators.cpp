@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "nest.h"
+#include "scalar_functions.h"
 #include "tcc/support/check.h"
 
 namespace tcc::task {
@@ -126,6 +127,7 @@ void GroupNest::plan_reduce(const graph::Node& node) {
   std::vector<NestAxis> reduce;
   for (size_t i = 0; i < in_shape.size(); ++i)
     if (reduced[i]) reduce.push_back({kNames[i], in_shape[i]});
+  const bool flips = (max || min) && graph::is_wide_unsigned(value(node.inputs[0]).dtype);
   auto element = [=, this, &node](const Exprs& at, const Exprs& over) {
     Exprs x;
     size_t r = 0, s = 0;
@@ -133,12 +135,24 @@ void GroupNest::plan_reduce(const graph::Node& node) {
       x.push_back(reduced[i] ? over[r++] : at[s]);
       if (!reduced[i] || a.keep_dims) ++s;
     }
-    return read(operand(node.inputs[0]), x);
+    Expr y = read(operand(node.inputs[0]), x);
+    return flips ? flip_order(b(), y) : y;
   };
   const char* name = max ? "reduce_max" : min ? "reduce_min" : product ? "reduce_prod" : "reduce_sum";
   add_stage(name, node, true, [=, this](const std::string& unique, const Tensor& out) {
     return reduce_nest(unique, axes_of(out.shape), reduce, reducer, out, nullptr, element);
   });
+  if (flips) {
+    Stage& extremum = stages_.back();
+    auto emit = extremum.emit;
+    extremum.combines = false;
+    extremum.emit = [=, this](const std::string& unique, const Tensor& out) {
+      const Tensor found = make_temp(unique, out.shape);
+      return b().seq(std::array<Stmt, 2>{emit(unique, found),
+                                         map_nest(unique + "_unsigned", axes_of(out.shape), out,
+                                                  [&](const Exprs& at) { return flip_order(b(), read(found, at)); })});
+    };
+  }
   if (a.keeps_nan) {
     // Max and Min of the IR leave NaN out. A sum of the elements that are NaN is NaN where one is, else 0.
     Stage& extremum = stages_.back();

@@ -1,6 +1,7 @@
 // Loops of TopK: the rank of an element is the number of those before it, and the element of rank r is the r-th. Both
 // are reductions over a row, so that work grows with the square of a row's length and every element is independent.
 #include "nest.h"
+#include "scalar_functions.h"
 
 namespace tcc::task {
 
@@ -18,6 +19,7 @@ void GroupNest::plan_top_k(const graph::Node& node) {
     // Does element j come before element i of its row?
     auto before = [&](const Exprs& at, Expr j) {
       Expr p = read_own(node.inputs[0], with(at, j), shape), q = read_own(node.inputs[0], at, shape);
+      if (graph::is_wide_unsigned(value(node.inputs[0]).dtype)) p = flip_order(b(), p), q = flip_order(b(), q);
       Expr ahead = a.largest ? b().lt(q, p) : b().lt(p, q), tied = b().eq(p, q);
       if (is_float(p->type)) {
         Expr nan_p = b().ne(p, p), nan_q = b().ne(q, q);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tcc/graph/scalar_formulas.h"
+#include "tcc/ir/integer_range.h"
 #include "tcc/support/check.h"
 
 namespace tcc::task {
@@ -281,6 +282,10 @@ Expr of_unsigned(Builder& b, const graph::Node& node, Expr x, Expr y) {
 }
 
 }  // namespace
+
+Expr flip_order(Builder& b, Expr x) {
+  return b.call(Intrinsic::kBitXor, std::array<Expr, 2>{x, b.integer(integer_range(x->type).low, x->type)});
+}
 
 Expr element_value(Builder& b, const graph::Node& node, bool wide_unsigned, Expr x, Expr y) {
   const Type type = x->type;

@@ -10,4 +10,8 @@ namespace tcc::task {
 // `wide_unsigned`: the operands are u32 or u64 in the signed type of that width.
 ir::Expr element_value(ir::Builder& b, const graph::Node& node, bool wide_unsigned, ir::Expr x, ir::Expr y);
 
+// u32 and u64, held in the signed type of that width, as signed numbers of the same order, and back: the top bit is
+// turned.
+ir::Expr flip_order(ir::Builder& b, ir::Expr x);
+
 }  // namespace tcc::task

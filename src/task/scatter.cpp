@@ -2,6 +2,7 @@
 // own. So elements are independent, updates of one place come in their order, and no store has an index from memory.
 // Work grows with the product of both counts.
 #include "nest.h"
+#include "scalar_functions.h"
 
 namespace tcc::task {
 
@@ -112,14 +113,10 @@ Stmt GroupNest::emit_scatter_reduction(const ScatterNest& s, const std::string& 
   // No double is the greatest i64.
   if (reduction == ScatterReduction::kMin)
     identity = is_float(compute_) ? real(HUGE_VAL) : b().integer(integer_range(compute_).high, compute_);
-  // Sums and products of u32 and u64 wrap as those of the signed types that hold them do. Without its top bit the least
-  // of them is the least signed number.
+  // Sums and products of u32 and u64 wrap as those of the signed types that hold them do.
   const bool ordered = reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin;
   const bool flips = ordered && graph::is_wide_unsigned(s.dtype);
-  auto flip = [&](Expr x) {
-    if (!flips) return x;
-    return b().call(Intrinsic::kBitXor, std::array<Expr, 2>{x, b().integer(integer_range(compute_).low, compute_)});
-  };
+  auto flip = [&](Expr x) { return flips ? flip_order(b(), x) : x; };
   const Tensor all = make_temp("updates", out.shape);
   const Stmt collect = reduce_nest("updates", axes_of(out.shape), s.rows, reducer, all, nullptr,
                                    [&](const Exprs& at, const Exprs& over) {

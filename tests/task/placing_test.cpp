@@ -88,6 +88,34 @@ TEST_CASE("scattered elements: duplicates, negative indices, indices out of rang
         Doubles{0, 1, 1});
 }
 
+TEST_CASE("u32 and u64 are reduced and sorted as unsigned numbers") {
+  for (DType dtype : {DType::kU32, DType::kU64}) {
+    INFO(graph::dtype_name(dtype));
+    const double high = dtype == DType::kU32 ? 0x1p31 : 0x1p63;
+    const Doubles x{3, high, high + high / 2, 1, 0, 2};
+    auto reduced = [&](Op op) {
+      Model m;
+      return m.check(m.node(op, graph::ReduceAttrs{{1}, false}, {m.input(dtype, {2, 3}, x)}), 0);
+    };
+    CHECK(reduced(Op::kReduceMax) == Doubles{high + high / 2, 2});
+    CHECK(reduced(Op::kReduceMin) == Doubles{3, 0});
+    auto order = [&](bool largest) {
+      Model m;
+      return m.check(m.node(Op::kTopK, graph::TopKAttrs{1, 2, largest}, {m.input(dtype, {2, 3}, x)}), 0);
+    };
+    CHECK(order(true) == Doubles{2, 1, 2, 0});
+    CHECK(order(false) == Doubles{0, 1, 1, 0});
+    // Sums and products wrap.
+    Model sum, product;
+    CHECK(
+        sum.check(sum.node(Op::kReduceSum, graph::ReduceAttrs{{0}, false}, {sum.input(dtype, {3}, {high, high, high})}),
+                  0) == Doubles{high});
+    CHECK(product.check(
+              product.node(Op::kReduceProd, graph::ReduceAttrs{{0}, false}, {product.input(dtype, {2}, {high, 3})}),
+              0) == Doubles{high});
+  }
+}
+
 TEST_CASE("positions of the greatest and the least elements: ties keep their order, NaN is the greatest") {
   for (bool largest : {true, false}) {
     for (int64_t axis : {0, 1}) {

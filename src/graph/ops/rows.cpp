@@ -30,7 +30,7 @@ double next_of(const Node& node, double y, double x) {
 Result<TensorType> Typing::reduce() const {
   const auto& a = node_.as<ReduceAttrs>();
   if (node_.op == Op::kReduceMean) TCC_TRY_VOID(need_float());
-  TCC_TRY_VOID(need_arithmetic());
+  if (!is_wide_unsigned(in(0).dtype)) TCC_TRY_VOID(need_arithmetic());
   const bool extremum = node_.op == Op::kReduceMax || node_.op == Op::kReduceMin;
   TCC_CHECK(!a.keeps_nan || (extremum && is_float(in(0).dtype)), "keeps_nan of {}", op_name(node_.op));
   Shape out;
