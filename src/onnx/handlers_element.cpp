@@ -190,6 +190,8 @@ Result<void> import_prelu(NodeContext& c) {
     return input_error("slope {} does not broadcast to {}", graph::shape_text(c.value(slope).shape),
                        graph::shape_text(c.input_value(0).shape));
   }
+  // Nothing is below 0.
+  if (graph::is_wide_unsigned(c.input_value(0).dtype)) return c.finish(Op::kIdentity, graph::NoAttrs{}, {c.input(0)});
   return c.finish(Op::kBinary, graph::BinaryAttrs{BinaryFn::kPRelu}, {c.input(0), slope});
 }
 

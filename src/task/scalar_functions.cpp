@@ -176,7 +176,10 @@ Number pow(const Number& x, const Number& y) {
 Number fmod(const Number& x, const Number& y) {
   const Number q = x / y;
   if (!is_float(q.type())) return x - q * y;
-  const Number rest = x - select(q < 0.0, ceil(q), floor(q)) * y;
+  const Number left = x - select(q < 0.0, ceil(q), floor(q)) * y;
+  // A remainder of 0 has the sign of x.
+  const Number zero(x.b(), x.b().constant(0, x.type())), minus(x.b(), x.b().constant(-0.0, x.type()));
+  const Number rest = select(left == 0.0, select(x < 0.0, minus, select(x == 0.0, x, zero)), left);
   // By infinity a number is its own remainder.
   return select(is_infinite(y, true, true) && !is_infinite(x, true, true), x, rest);
 }

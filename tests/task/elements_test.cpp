@@ -117,6 +117,16 @@ TEST_CASE("functions of two elements, broadcast, all types that they take") {
   }
 }
 
+TEST_CASE("a remainder of 0 has the sign of the dividend") {
+  for (DType dtype : {DType::kF32, DType::kF64, DType::kF16}) {
+    INFO(graph::dtype_name(dtype));
+    Model m;
+    ValueId x = m.input(dtype, {6}, {-0.0, 0, -6, 6, -6, 6}), y = m.input(dtype, {6}, {3, 3, 3, 3, -1.5, -1.5});
+    const auto got = m.check(m.node(Op::kBinary, graph::BinaryAttrs{BinaryFn::kFMod}, {x, y}), 0);
+    for (size_t i = 0; i < got.size(); ++i) CHECK(std::signbit(got[i]) == (i % 2 == 0));
+  }
+}
+
 TEST_CASE("u32 and u64 compare as unsigned numbers") {
   const double big = 4294967295.0;
   for (BinaryFn fn : {BinaryFn::kMax, BinaryFn::kMin, BinaryFn::kLess, BinaryFn::kGreaterOrEqual, BinaryFn::kEqual}) {
