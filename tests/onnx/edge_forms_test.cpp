@@ -274,8 +274,10 @@ TEST_CASE("unsigned integers of 32 and 64 bits: conversions, bounds, signs, sums
   w.node("ScatterND", {"x", "index", "more"}, {"most"}, {{"reduction", std::string("max")}});
   w.node("Shrink", {"x"}, {"below"}, {{"lambd", 2e9F}, {"bias", 5.F}});
   w.node("Shrink", {"x"}, {"above"}, {{"lambd", -2e9F}, {"bias", 7.F}});
+  w.node("PRelu", {"x", "high"}, {"same"});
+  w.node("ReduceL1", {"x"}, {"all"});
   w.node("Shrink", {"x"}, {"halves"}, {{"lambd", 1.F}, {"bias", -2.5F}});
-  for (const char* name : {"clip", "abs", "sign", "sum", "most", "below", "above", "halves"})
+  for (const char* name : {"clip", "abs", "sign", "sum", "most", "below", "above", "halves", "same", "all"})
     w.output(name, DType::kU32);
   const auto got = run_model(w.finish(), {}, {{0, 2e9, 4e9}});
   CHECK(got[0].data == Doubles{0, 2e9, 3e9});
@@ -286,4 +288,6 @@ TEST_CASE("unsigned integers of 32 and 64 bits: conversions, bounds, signs, sums
   CHECK(got[5].data == Doubles{0, 0, 4e9 - 5});
   CHECK(got[6].data == Doubles{7, 2e9 - 7, 4e9 - 7});
   CHECK(got[7].data == Doubles{0, 2e9 + 2, 4e9 + 2});
+  CHECK(got[8].data == Doubles{0, 2e9, 4e9});
+  CHECK(got[9].data == Doubles{6e9 - 4294967296});
 }
