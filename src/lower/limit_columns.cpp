@@ -46,8 +46,9 @@ class HostLimits {
     if (b_.is(safe, 1)) return true;
     // As long as no launch is dropped, each has the buffers that it has here.
     Column launched = number(1);
-    for (Stmt s : launches_.launches)
-      if (const Loop* l = as<Loop>(s)) require(launched, b_.less(number(1), extents_.at(l->id)));
+    for (const HostLaunch& launch : launches_.launches)
+      for (Stmt s : launch.stmts)
+        if (const Loop* l = as<Loop>(s)) require(launched, b_.less(number(1), extents_.at(l->id)));
     const Column fits = b_.less_equal(largest_stack(), number(target::kMaxStackBytes));
     out.decided = b_.either(b_.either(safe, b_.negate(out.legal)), launched);
     require(out.legal, b_.either(safe, fits));
@@ -69,13 +70,11 @@ class HostLimits {
 
   Column largest_stack() {
     Column largest = number(0);
-    for (size_t i = 0; i < launches_.launches.size(); ++i) {
-      std::vector<Id> ids = launches_.own[i];
-      append_allocated(launches_.launches[i], ids);
-      const bool parallel = is_parallel(launches_.launches[i]);
+    for (const HostLaunch& launch : launches_.launches) {
+      const bool parallel = launch.is_parallel();
       Column stack = number(0);
-      for (Id id : ids) stack = b_.add(stack, on_stack(columns_.buffer(id), parallel));
-      largest = b_.max(largest, stack);
+      for (Id id : launch.allocated()) stack = b_.add(stack, on_stack(columns_.buffer(id), parallel));
+      largest = b_.max(largest, parallel ? stack : b_.min(stack, number(target::kMaxStackBytes)));
     }
     return largest;
   }

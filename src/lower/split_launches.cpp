@@ -29,6 +29,18 @@ void collect(Stmt s, std::vector<Stmt>& launches, std::vector<Id>& allocated) {
   }
 }
 
+bool is_parallel(Stmt s) {
+  const Loop* l = as<Loop>(s);
+  return l != nullptr && l->loop_kind == LoopKind::kParallel;
+}
+
+void append_allocated(Stmt s, std::vector<Id>& ids) {
+  visit(s, [&](Stmt c) {
+    if (const Alloc* a = as<Alloc>(c)) ids.insert(ids.end(), a->buffers.begin(), a->buffers.end());
+    return true;
+  });
+}
+
 class LaunchSplitter {
  public:
   LaunchSplitter(const Kernel& kernel, Arena& arena) : kernel_(kernel), b_(arena) {}
@@ -36,10 +48,11 @@ class LaunchSplitter {
   Legal<Kernel> run(const ArenaPtr& arena) {
     const HostLaunches found = host_launches(kernel_.root);
     std::vector<Id> workspace = found.shared;
-    for (Stmt launch : found.launches) TCC_TRY_VOID(check_loops(launch));
+    for (const HostLaunch& launch : found.launches)
+      for (Stmt s : launch.stmts) TCC_TRY_VOID(check_loops(s));
     std::vector<Stmt> stmts;
-    for (size_t i = 0; i < found.launches.size(); ++i) {
-      TCC_TRY(Stmt s, place_storage(found.launches[i], found.own[i], workspace));
+    for (const HostLaunch& launch : found.launches) {
+      TCC_TRY(Stmt s, place_storage(launch, workspace));
       stmts.push_back(s);
     }
     Kernel result = kernel_;
@@ -60,12 +73,9 @@ class LaunchSplitter {
 
   // largest_stack() of the kernel.
   Legal<int64_t> largest_stack() {
-    HostLaunches found = host_launches(kernel_.root);
     int64_t largest = 0;
-    for (size_t i = 0; i < found.launches.size(); ++i) {
-      std::vector<Id>& ids = found.own[i];
-      append_allocated(found.launches[i], ids);
-      TCC_TRY(int64_t bytes, stack_at_most(ids, is_parallel(found.launches[i])));
+    for (const HostLaunch& launch : host_launches(kernel_.root).launches) {
+      TCC_TRY(int64_t bytes, stack_at_most(launch.allocated(), launch.is_parallel()));
       largest = std::max(largest, bytes);
     }
     return largest;
@@ -86,7 +96,7 @@ class LaunchSplitter {
       if (!parallel && bytes > kSmallBytes) continue;
       stack += buffer->layout != nullptr ? bytes : analysis::local_elements_at_most(*buffer) * type_bytes(buffer->type);
     }
-    return stack;
+    return parallel ? stack : std::min(stack, kMaxStackBytes);
   }
 
   Legal<void> check_loops(Stmt launch) {
@@ -116,41 +126,31 @@ class LaunchSplitter {
   }
 
   // Gives the launch its own buffers: on the stack, or in the workspace when it is serial and they are large.
-  Legal<Stmt> place_storage(Stmt launch, const std::vector<Id>& own, std::vector<Id>& workspace) {
-    bool parallel = is_parallel(launch);
+  Legal<Stmt> place_storage(const HostLaunch& launch, std::vector<Id>& workspace) {
+    const bool parallel = launch.is_parallel();
     int64_t stack = 0;
-    std::optional<Reject> problem;
     std::set<Id> moved;
-    auto keep = [&](Id id) {
-      if (kernel_.buffer(id)->scope == Scope::kAmxTile) return true;  // registers
-      Legal<int64_t> bytes = bytes_of(id);
-      if (!bytes) {
-        problem = bytes.error();
-        return false;
-      }
-      if (!parallel && *bytes > kSmallBytes) {
+    for (Id id : launch.allocated()) {
+      const Buffer* buffer = kernel_.buffer(id);
+      if (buffer->scope == Scope::kAmxTile) continue;  // registers
+      TCC_TRY(const int64_t bytes, bytes_of(id));
+      const int64_t placed =
+          buffer->layout != nullptr ? bytes : analysis::local_storage(*buffer).elements * type_bytes(buffer->type);
+      if (!parallel && (bytes > kSmallBytes || stack + placed > kMaxStackBytes)) {
         workspace.push_back(id);
         moved.insert(id);
-        return false;
+        continue;
       }
-      const Buffer* buffer = kernel_.buffer(id);
-      stack +=
-          buffer->layout != nullptr ? *bytes : analysis::local_storage(*buffer).elements * type_bytes(buffer->type);
+      stack += placed;
       scopes_[id] = Scope::kLocal;
-      return true;
-    };
-    visit(launch, [&](Stmt s) {
-      if (const Alloc* a = as<Alloc>(s))
-        for (Id id : a->buffers) keep(id);
-      return true;
-    });
-    std::vector<Id> top;
-    for (Id id : own)
-      if (keep(id)) top.push_back(id);
-    if (problem) return tl::unexpected<Reject>(*problem);
+    }
     if (stack > kMaxStackBytes)
       return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes of local buffers in one launch", stack));
-    Stmt s = moved.empty() ? launch : without_allocs(launch, moved);
+    Stmt s = b_.seq(launch.stmts);
+    if (!moved.empty()) s = without_allocs(s, moved);
+    std::vector<Id> top;
+    std::copy_if(launch.own.begin(), launch.own.end(), std::back_inserter(top),
+                 [&](Id id) { return moved.count(id) == 0; });
     if (top.empty()) return s;
     // Iterations of a parallel loop do not share scratch.
     if (parallel) return b_.with_body(*as<Loop>(s), b_.alloc(top, as<Loop>(s)->body));
@@ -176,36 +176,50 @@ class LaunchSplitter {
 }  // namespace
 
 HostLaunches host_launches(Stmt root) {
-  HostLaunches out;
+  std::vector<Stmt> stmts;
   std::vector<Id> allocated;
-  collect(root, out.launches, allocated);
-  std::map<Id, std::vector<size_t>> users;
-  for (size_t i = 0; i < out.launches.size(); ++i) {
-    Touched touched = touched_buffers(out.launches[i]);
+  collect(root, stmts, allocated);
+  std::map<Id, std::pair<size_t, size_t>> users;  // first and last statement
+  for (size_t i = 0; i < stmts.size(); ++i) {
+    Touched touched = touched_buffers(stmts[i]);
     touched.reads.merge(touched.writes);
-    for (Id id : touched.reads) users[id].push_back(i);
+    for (Id id : touched.reads) users.try_emplace(id, i, i).first->second.second = i;
   }
-  out.own.resize(out.launches.size());
+  // parallel[i]: how many of the statements before i are.
+  std::vector<size_t> parallel(stmts.size() + 1, 0);
+  for (size_t i = 0; i < stmts.size(); ++i) parallel[i + 1] = parallel[i] + (is_parallel(stmts[i]) ? 1 : 0);
+  // joined[i]: statements i and i + 1 are of one launch.
+  std::vector<bool> joined(stmts.size(), false);
   for (Id id : allocated) {
-    const std::vector<size_t>& at = users[id];
-    if (at.size() == 1)
-      out.own[at[0]].push_back(id);
-    else if (!at.empty())
-      out.shared.push_back(id);
+    const auto at = users.find(id);
+    if (at == users.end()) continue;
+    const auto [first, last] = at->second;
+    if (parallel[last + 1] == parallel[first]) std::fill(joined.begin() + first, joined.begin() + last, true);
+  }
+  HostLaunches out;
+  std::vector<size_t> launch_of;
+  for (size_t i = 0; i < stmts.size(); ++i) {
+    if (i == 0 || !joined[i - 1]) out.launches.emplace_back();
+    out.launches.back().stmts.push_back(stmts[i]);
+    launch_of.push_back(out.launches.size() - 1);
+  }
+  for (Id id : allocated) {
+    const auto at = users.find(id);
+    if (at == users.end()) continue;
+    const size_t first = launch_of[at->second.first];
+    (first == launch_of[at->second.second] ? out.launches[first].own : out.shared).push_back(id);
   }
   return out;
 }
 
-bool is_parallel(Stmt launch) {
-  const Loop* l = as<Loop>(launch);
-  return l != nullptr && l->loop_kind == LoopKind::kParallel;
+bool HostLaunch::is_parallel() const {
+  return lower::is_parallel(stmts.front());
 }
 
-void append_allocated(Stmt s, std::vector<Id>& ids) {
-  visit(s, [&](Stmt c) {
-    if (const Alloc* a = as<Alloc>(c)) ids.insert(ids.end(), a->buffers.begin(), a->buffers.end());
-    return true;
-  });
+std::vector<Id> HostLaunch::allocated() const {
+  std::vector<Id> ids = own;
+  for (Stmt s : stmts) append_allocated(s, ids);
+  return ids;
 }
 
 Legal<Kernel> split_launches(const Kernel& kernel, const ArenaPtr& arena) {
