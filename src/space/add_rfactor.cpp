@@ -8,6 +8,7 @@
 // module also returns the schedule as it was.
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "space/access.h"
 #include "tcc/ir/walk.h"
@@ -16,61 +17,86 @@
 namespace tcc::space {
 namespace {
 
-constexpr int64_t kLongSum = 4096;  // terms of one result, below which cutting it costs more than it saves
+// Terms of one result: below the first, a vector of partial results costs more than it saves; below the second, parts
+// that run in parallel do.
+constexpr int64_t kLeastVectors = 2, kLongSum = 4096;
 
-// The only reduction of the kernel, with fewer results than a few for each thread.
-std::optional<NaiveNest> find_long_sum(const Kernel& k, const target::Target& target) {
-  const Block* found = nullptr;
+struct LongSums {
+  std::vector<NaiveNest> nests;  // every reduction of the kernel
+  bool parts = false;            // they are long enough to run in parallel parts
+};
+
+// The reductions of a kernel that all have fewer results than a few for each thread: one, or several over the same
+// tensor, as the greatest element and whether one is NaN.
+std::optional<LongSums> find_long_sums(const Kernel& k, const target::Target& target) {
+  LongSums sums;
+  int64_t least_terms = std::numeric_limits<int64_t>::max();
   for (const Block* block : collect_blocks(k.root)) {
     if (block->init == nullptr) continue;
-    if (found != nullptr) return std::nullopt;
-    found = block;
+    if (has_scheduled_loop(k, block->id)) return std::nullopt;
+    std::optional<NaiveNest> nest = naive_nest(k, *block);
+    if (!nest || !nest->is_reduction() || nest->loads.empty()) return std::nullopt;
+    int64_t results = 1, terms = 1;
+    for (size_t i = 0; i < nest->extents.size(); ++i) (nest->reduce[i] ? terms : results) *= nest->extents[i];
+    if (results > 4 * std::max<int64_t>(target.cpu.threads, 1)) return std::nullopt;
+    least_terms = std::min(least_terms, terms);
+    sums.nests.push_back(std::move(*nest));
   }
-  if (found == nullptr || has_scheduled_loop(k, found->id)) return std::nullopt;
-  std::optional<NaiveNest> nest = naive_nest(k, *found);
-  if (!nest || !nest->is_reduction() || nest->loads.empty()) return std::nullopt;
-  int64_t results = 1, terms = 1;
-  for (size_t i = 0; i < nest->extents.size(); ++i) (nest->reduce[i] ? terms : results) *= nest->extents[i];
-  return results <= 4 * std::max<int64_t>(target.cpu.threads, 1) && terms >= kLongSum ? nest : std::nullopt;
+  sums.parts = least_terms >= kLongSum;
+  return !sums.nests.empty() && least_terms >= kLeastVectors * vector_lanes(target) ? std::optional(std::move(sums))
+                                                                                   : std::nullopt;
 }
 
-bool cut(Schedule& s, const NaiveNest& nest, const target::Target& target) {
+// `part`: the number of parts, nullopt where the sum is whole.
+bool cut(Schedule& s, const NaiveNest& nest, const std::optional<ExprRv>& part, ExprRv vector) {
   BlockRv block = s.get_block(nest.name);
   std::vector<LoopRv> loops = s.get_loops(block), spatial, reduce;
   for (size_t i = 0; i < loops.size(); ++i) (nest.reduce[i] ? reduce : spatial).push_back(loops[i]);
   if (!s.ok() || reduce.empty()) return false;
   s.reorder(spatial, reduce);
   LoopRv sum = reduce.size() > 1 ? s.fuse(reduce) : reduce[0];
+  BlockRv partial = block;
+  if (part) {
+    std::vector<LoopRv> pieces = s.split(sum, {*part, ExprRv{}, vector});
+    if (!s.ok()) return false;
+    // Parts outermost: each is finished where it is made.
+    s.reorder(pieces[0], spatial, pieces[1], pieces[2]);
+    partial = s.rfactor(block, pieces[0]);
+  } else {
+    s.split(sum, {ExprRv{}, vector});
+  }
+  std::vector<LoopRv> inner = s.get_loops(partial);
+  if (!s.ok() || inner.size() < 2) return false;
+  BlockRv vectorized = s.rfactor(partial, inner.back());
+  std::vector<LoopRv> made = s.get_loops(vectorized), outer = s.get_loops(partial);
+  if (!s.ok() || made.empty() || outer.size() < (part ? 2 : 1)) return false;
+  s.vectorize(made.back());
+  s.annotate(outer.back(), AnnotationKey::kTreeReduce, lit(1));
+  outer.pop_back();
+  if (!outer.empty()) fuse_parallel(s, outer);
+  return s.ok();
+}
+
+bool cut_all(Schedule& s, const LongSums& sums, const target::Target& target) {
   // Parts for each thread, and lanes of several vectors: independent sums hide the latency of one.
   const int64_t threads = std::max<int64_t>(target.cpu.threads, 1), lanes = vector_lanes(target);
   const std::array<int64_t, 3> parts = {threads, 2 * threads, 4 * threads};
   const std::array<int64_t, 3> vectors = {lanes, 2 * lanes, 4 * lanes};
   static constexpr std::array<double, 3> kWeights = {0.4, 0.3, 0.3};
-  ExprRv part = s.sample_categorical(parts, kWeights), vector = s.sample_categorical(vectors, kWeights);
-  std::vector<LoopRv> pieces = s.split(sum, {part, ExprRv{}, vector});
-  if (!s.ok()) return false;
-  // Parts outermost: each is finished where it is made.
-  s.reorder(pieces[0], spatial, pieces[1], pieces[2]);
-  BlockRv partial = s.rfactor(block, pieces[0]);
-  std::vector<LoopRv> inner = s.get_loops(partial);
-  if (!s.ok() || inner.size() < 2) return false;
-  BlockRv vectorized = s.rfactor(partial, inner.back());
-  std::vector<LoopRv> made = s.get_loops(vectorized), outer = s.get_loops(partial);
-  if (!s.ok() || made.empty() || outer.size() < 2) return false;
-  s.vectorize(made.back());
-  s.annotate(outer.back(), AnnotationKey::kTreeReduce, lit(1));
-  outer.pop_back();
-  fuse_parallel(s, outer);
-  return s.ok();
+  std::optional<ExprRv> part;
+  if (sums.parts) part = s.sample_categorical(parts, kWeights);
+  ExprRv vector = s.sample_categorical(vectors, kWeights);
+  return std::all_of(sums.nests.begin(), sums.nests.end(),
+                     [&](const NaiveNest& nest) { return cut(s, nest, part, vector); });
 }
 
 }  // namespace
 
 Ways add_rfactor(const Schedule& state, const target::Target& target, const SpaceOptions&) {
-  std::optional<NaiveNest> nest = find_long_sum(state.kernel(), target);
-  if (!nest) return {state};
+  std::optional<LongSums> sums = find_long_sums(state.kernel(), target);
+  if (!sums) return {state};
   Ways ways;
-  ways.attempt(state, [&](Schedule& s) { return cut(s, *nest, target); });
+  ways.attempt(state, [&](Schedule& s) { return cut_all(s, *sums, target); });
   return ways.or_also(state);
 }
 

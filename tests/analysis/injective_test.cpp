@@ -56,3 +56,25 @@ TEST_CASE("loops that were fused and split again are told apart through quotient
   // A loop of one iteration is in no one's way.
   CHECK(injective("(i*20 + j) // 10", "j", 1));
 }
+
+TEST_CASE("digits of a tensor's place are told apart where they do not meet those of the loops") {
+  auto of = [](const std::string& last) {
+    const std::string text =
+        "kernel scheduled {\n  output B: f32[4, 5, 3]\n  for i in 9 { for j in 7 {\n"
+        "    block b(x: spatial 4 = (i*7 + j) // 15, y: spatial 5 = (i*7 + j) // 3 % 5, z: spatial 3 = " +
+        last + ") { B[x, y, z] = 1.0 }\n  } }\n}\n";
+    auto k = ir::parse(text);
+    if (!k) FAIL(k.error().message << text);
+    const ir::Loop* i = ir::as<ir::Loop>(k->root);
+    const ir::Loop* j = ir::as<ir::Loop>(i->body);
+    const ir::Loop* loops[2] = {i, j};
+    analysis::Ranges ranges(*k);
+    for (const ir::Loop* l : loops) ranges.set(l->id, l->extent);
+    ir::Builder b(*k->arena);
+    return analysis::is_injective(b, *ir::as<ir::Block>(j->body), loops, ranges);
+  };
+  CHECK(of("(i*7 + j) % 3"));
+  CHECK_FALSE(of("(i*7 + j) % 2"));
+  CHECK_FALSE(of("(i*6 + j) % 3"));
+  CHECK_FALSE(of("0"));
+}

@@ -1,5 +1,6 @@
 // The small modules: what each changes, and that the kernel means the same afterwards.
 #include <catch2/catch.hpp>
+#include <numeric>
 
 #include "run_kernel.h"
 #include "sample_tasks.h"
@@ -75,9 +76,24 @@ TEST_CASE("a long sum with few results is cut into parts") {
     check_same(out[0], t.kernel, target);
   }
   // Enough results for all cores, or short sums.
-  for (const graph::Shape& shape : {graph::Shape{4000, 5000}, graph::Shape{2, 100}})
+  for (const graph::Shape& shape : {graph::Shape{4000, 5000}, graph::Shape{2, 15}})
     CHECK(apply(space::add_rfactor, task::make_reduction(shape, {1}, graph::Op::kReduceMax).kernel, target).size() ==
           1);
+}
+
+TEST_CASE("a tensor is reduced to one element by vectors, over any number of axes") {
+  const target::Target target = named_target("x86-64-v3");
+  for (const graph::Shape& shape : {graph::Shape{9, 11}, graph::Shape{24, 17, 3}, graph::Shape{5, 7, 3, 41}})
+    for (graph::Op op : {graph::Op::kReduceSum, graph::Op::kReduceMax}) {
+      std::vector<int64_t> axes(shape.size());
+      std::iota(axes.begin(), axes.end(), 0);
+      const task::Task t = task::make_reduction(shape, axes, op);
+      INFO(t.workload);
+      const auto out = apply(space::add_rfactor, t.kernel, target);
+      REQUIRE(out.size() == 2);
+      CHECK(has(out[0], schedule::Op::kVectorize));
+      check_same(out[0], t.kernel, target);
+    }
 }
 
 TEST_CASE("blocks that nothing has placed may be computed below a loop of their readers") {
