@@ -44,7 +44,7 @@ std::optional<LongSums> find_long_sums(const Kernel& k, const target::Target& ta
   }
   sums.parts = least_terms >= kLongSum;
   return !sums.nests.empty() && least_terms >= kLeastVectors * vector_lanes(target) ? std::optional(std::move(sums))
-                                                                                   : std::nullopt;
+                                                                                    : std::nullopt;
 }
 
 // `part`: the number of parts, nullopt where the sum is whole.
