@@ -26,6 +26,7 @@
 namespace tcc::space {
 namespace {
 
+constexpr int64_t kMostVectors = 4;  // of a block of channels
 constexpr int64_t kMaxBlocks = 4, kMaxPositions = 14;
 constexpr double kWorthTrying = 1.3;  // cycles of a tile, in those of the cheapest
 constexpr size_t kMaxTiles = 5;
@@ -77,6 +78,9 @@ std::optional<BlockedConvolution> find_blocked(const Kernel& k, const target::Ta
       (x.moves[i] && !w.moves[i] ? positions : c.outer).push_back(i);
   }
   if (!has_lanes || c.reduce.size() < 2) return std::nullopt;
+  // All channels of a plain result with one position are neighbors, too: they are no block.
+  const int64_t lanes = vector_lanes(target, k.buffer(nest->store->buffer)->type);
+  if (nest->extents[c.lanes] > kMostVectors * lanes) return std::nullopt;
   if (positions.empty()) {  // an image of one position
     const auto one = std::find_if(c.outer.rbegin(), c.outer.rend(), [&](size_t i) { return !nest->reduce[i]; });
     if (one == c.outer.rend()) return std::nullopt;

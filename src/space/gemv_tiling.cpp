@@ -1,6 +1,6 @@
-// Tiles of a vector times a constant matrix on a CPU:
+// Tiles of a vector times a constant matrix on a CPU, or of one in each of several groups:
 //
-//   parallel j0 { acc = 0; k0, k1 { vectorized j1 { acc += x[k] * w[k, j1] } }; out = f(acc) }
+//   parallel g, j0 { acc = 0; k0, k1 { vectorized j1 { acc += x[g, k] * w[g, k, j1] } }; out = f(acc) }
 //
 // Each weight is used once, so the rate of memory decides. The matrix is packed into panels of one or two vectors, each
 // read from front to back. A tile reads several panels at a time, because one stream alone does not keep enough lines
@@ -24,17 +24,16 @@ constexpr int64_t kMaxLoop = 64;  // elements of a vectorized loop; wider tiles 
 struct Gemv {
   NaiveNest nest;
   size_t column = 0, sum = 0;
-  std::vector<size_t> unit, unit_sum;
+  std::vector<size_t> outer, unit_sum;  // groups and what has extent 1
 };
 
 std::optional<Gemv> find_gemv(const Kernel& k, const SpaceOptions& options) {
   std::optional<NaiveNest> nest = find_contraction(k);
   const auto roles = nest ? analysis::product_roles(*nest) : std::nullopt;
   if (!roles || !options.pack_weights || roles->sums.size() != 1) return std::nullopt;
-  const auto columns =
-      analysis::merged(analysis::merged(roles->left, roles->right), analysis::merged(roles->batch, roles->neither));
+  const auto columns = analysis::merged(analysis::merged(roles->left, roles->right), roles->neither);
   if (columns.size() != 1) return std::nullopt;
-  Gemv g{*nest, columns[0], roles->sums[0], roles->unit, roles->unit_sums};
+  Gemv g{*nest, columns[0], roles->sums[0], analysis::merged(roles->unit, roles->batch), roles->unit_sums};
   if (nest->result.stride[g.column] != 1) return std::nullopt;
   // The vector is the same for all columns, the matrix can be packed.
   if (!nest->has_reuse(g.column) || packings_for(k, *nest, g.column, 1).size() != 1) return std::nullopt;
@@ -48,7 +47,7 @@ bool finish_tile(Schedule& s, const Gemv& g, BlockRv epilogue, size_t depth, int
   if (!s.ok()) return false;
   for (size_t i = depth; i < loops.size(); ++i) {
     const Loop* l = find_loop(s.kernel().root, s.id(loops[i]));
-    if (l == nullptr || !is_int(l->extent, columns)) continue;
+    if (l == nullptr || !is_int(l->extent, std::min(columns, g.nest.extents[g.column]))) continue;
     std::vector<LoopRv> parts = s.split(loops[i], {{}, lit(panel)});
     if (!s.ok()) return false;
     s.unroll(parts[0]);
@@ -64,7 +63,7 @@ bool tile(Schedule& s, const Gemv& g, int64_t columns, int64_t panel) {
   if (!epilogue) return false;
   std::vector<LoopRv> loops = s.get_loops(block), outer;
   if (!s.ok() || loops.size() != g.nest.extents.size()) return false;
-  for (size_t i : g.unit) outer.push_back(loops[i]);
+  for (size_t i : g.outer) outer.push_back(loops[i]);
   std::vector<LoopRv> j = s.split(loops[g.column], {{}, lit(columns)});
   std::vector<LoopRv> k = s.split(loops[g.sum], s.sample_perfect_tile(loops[g.sum], 2, kMaxUnroll));
   if (!s.ok()) return false;
