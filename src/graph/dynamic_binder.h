@@ -49,6 +49,7 @@ class DimBinder {
   Result<ValueId> gather(const Node& node);
   Result<ValueId> scan(const Node& node);
   Result<ValueId> top_k(const Node& node);
+  Result<ValueId> arg(const Node& node);
   Result<ValueId> otherwise(const Node& node);
   Result<SymbolicShape> broadcast(const Node& node, const SymbolicShape& a, const SymbolicShape& b) const;
 

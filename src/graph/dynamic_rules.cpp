@@ -97,6 +97,8 @@ Result<ValueId> DimBinder::bind(const Node& node) {
       return scan(node);
     case Op::kTopK:
       return top_k(node);
+    case Op::kArg:
+      return arg(node);
     case Op::kBatchNorm:
       if (is_dynamic(shape(in(node, 0))[1])) return cannot(node, "its channels have no fixed number");
       return plain(node, shape(in(node, 0)));
@@ -518,6 +520,23 @@ Result<ValueId> DimBinder::top_k(const Node& node) {
     x = masked(x, axis, attrs.largest ? least(out_.value(x).dtype) : greatest(out_.value(x).dtype));
   result[axis] = counts->symbol < 0 ? static_axis(attrs.k) : SymbolicAxis{*counts};
   return emit(&node, node.op, node.attrs, {x}, result);
+}
+
+Result<ValueId> DimBinder::arg(const Node& node) {
+  const auto& attrs = node.as<ArgAttrs>();
+  const auto axis = static_cast<size_t>(attrs.axis);
+  ValueId x = in(node, 0);
+  SymbolicShape result = shape(x);
+  const SymbolicAxis extent = std::exchange(result[axis], {});
+  if (!is_dynamic(extent)) return plain(node, result);
+  const DType dtype = out_.value(x).dtype;
+  x = masked(x, axis, attrs.greatest ? least(dtype) : greatest(dtype));
+  const ValueId found = emit(&node, node.op, node.attrs, {x}, result);
+  if (!attrs.last) return found;
+  // What was put behind the row is last where all of it is the least number: then its own last element is as good.
+  const ValueId one = constant(DType::kI64, {}, {1});
+  const ValueId end = emit(&node, Op::kSub, NoAttrs{}, {extent_of(normalized(extent)), one}, {});
+  return emit(&node, Op::kBinary, BinaryAttrs{BinaryFn::kMin}, {found, end}, result);
 }
 
 }  // namespace tcc::graph

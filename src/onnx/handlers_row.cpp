@@ -32,20 +32,9 @@ Made extremum(NodeContext& c, const Made& x, bool max, std::vector<int64_t> axes
   return c.emit(max ? Op::kReduceMax : Op::kReduceMin, graph::ReduceAttrs{std::move(axes), keep_dims, nan}, {x});
 }
 
-// The position of the first (or last) extremum along an axis, as i64 with the axis kept. NaN is one, wherever it is.
-Result<ValueId> arg_extremum(NodeContext& c, ValueId x, int64_t axis, bool max, bool last) {
-  const Shape shape = c.value(x).shape;
-  int64_t extent = shape[static_cast<size_t>(axis)];
-  Made hit = c.binary(BinaryFn::kEqual, x, extremum(c, x, max, {axis}, true));
-  if (graph::is_float(c.value(x).dtype)) hit = c.binary(BinaryFn::kOr, hit, c.unary(UnaryFn::kIsNan, x));
-  Made position = c.iota(DType::kI64, extent, static_cast<size_t>(axis), shape.size());
-  ValueId none = c.scalar(DType::kI64, last ? 0 : static_cast<double>(extent - 1));
-  return c.reduce(last ? Op::kReduceMax : Op::kReduceMin, c.where(hit, position, none), {axis}, true);
-}
-
 Result<ValueId> hardmax(NodeContext& c, ValueId x, int64_t axis) {
   const Shape shape = c.value(x).shape;
-  Made where = arg_extremum(c, x, axis, true, false);
+  Made where = c.emit(Op::kArg, graph::ArgAttrs{axis, true, false}, {x});
   Made position = c.iota(DType::kI64, shape[static_cast<size_t>(axis)], static_cast<size_t>(axis), shape.size());
   return c.cast(c.binary(BinaryFn::kEqual, position, where), c.value(x).dtype);
 }
@@ -147,7 +136,7 @@ Result<void> import_arg(NodeContext& c) {
   TCC_TRY(int64_t axis, c.get_axis(0, c.rank(0)));
   TCC_TRY(bool keep, c.get_flag("keepdims", true));
   TCC_TRY(bool last, c.get_flag("select_last_index", false, 12));
-  TCC_TRY(ValueId y, arg_extremum(c, c.input(0), axis, c.op() == "ArgMax", last));
+  TCC_TRY(ValueId y, c.emit(Op::kArg, graph::ArgAttrs{axis, c.op() == "ArgMax", last}, {c.input(0)}));
   Shape shape = c.value(y).shape;
   if (!keep) shape.erase(shape.begin() + axis);
   return c.finish(c.emit_reshape(y, shape));

@@ -70,6 +70,13 @@ bool keeps_vectors(const Kernel& k, const Block& block, const Load& load, int64_
   return true;
 }
 
+bool keeps_all_vectors(const Kernel& k, const Block& block, int64_t lanes) {
+  bool plain = !reads_across(block);
+  visit_loads(block.body,
+              [&](const Load& load) { plain &= load.predicate == nullptr && keeps_vectors(k, block, load, lanes); });
+  return plain;
+}
+
 int64_t last_extent(const Kernel& k, const Block& block) {
   return int_value(find_loop(k.root, schedule::loops_of(k, block.id).back())->extent);
 }
@@ -137,9 +144,11 @@ LastAxes choose_last_axes(const Kernel& k, const Block& block, int64_t lanes, in
   const int64_t extent = last_extent(k, block);
   LastAxes best{1, extent, across ? 0 : fullest_vector(extent, lanes, limit)};
   const auto may_leave_rest = [](const LastAxes& a) { return a.extent >= 4 * a.vector; };
-  if (const LastAxes uneven{1, extent, lanes};
-      !across && may_leave_rest(uneven) && uneven.used(lanes) > best.used(lanes))
-    best = uneven;
+  const auto try_uneven = [&](const LastAxes& axes) {
+    const LastAxes uneven{axes.count, axes.extent, lanes};
+    if (may_leave_rest(uneven) && uneven.used(lanes) > best.used(lanes)) best = uneven;
+  };
+  if (!across) try_uneven(best);
   const std::optional<NaiveNest> nest = naive_nest(k, block);
   if (!nest || best.used(lanes) == 1) return best;
   std::vector<const analysis::Operand*> accesses{&nest->result};
@@ -160,6 +169,7 @@ LastAxes choose_last_axes(const Kernel& k, const Block& block, int64_t lanes, in
     if (as_one) {
       now.vector = fullest_vector(now.extent, lanes, limit);
       if (now.used(lanes) > best.used(lanes)) best = now;
+      try_uneven(now);
       continue;
     }
     for (int64_t d = 1; d <= outer && d * inner <= limit; ++d) {
@@ -175,10 +185,8 @@ LastAxes choose_last_axes(const Kernel& k, const Block& block, int64_t lanes, in
 // One index over all axes costs divisions for each vector. Where a load has a condition, another order of its axes or
 // fewer of them, lanes are computed one by one, too: only last axes that make no vectors are worth that.
 bool gains_by_fusing(const Kernel& k, const Block& block, int64_t lanes, int64_t limit) {
-  bool plain = !reads_across(block);
-  visit_loads(block.body,
-              [&](const Load& load) { plain &= load.predicate == nullptr && keeps_vectors(k, block, load, lanes); });
-  return plain || (2 * last_extent(k, block) < lanes && choose_last_axes(k, block, lanes, limit).used(lanes) < 0.5);
+  return keeps_all_vectors(k, block, lanes) ||
+         (2 * last_extent(k, block) < lanes && choose_last_axes(k, block, lanes, limit).used(lanes) < 0.5);
 }
 
 // Single elements are slower for certain: every access is plain, and vectors are full enough.
@@ -218,6 +226,8 @@ bool mark(Schedule& s, const std::string& name, Form form, const target::Target&
     last = {spatial.size(), 1, 0};
     for (int64_t e : extents) last.extent *= e;
     if (!reads_across(*found)) last.vector = fullest_vector(last.extent, lanes, limit);
+    if (last.vector == 0 && last.extent >= 4 * lanes && keeps_all_vectors(s.kernel(), *found, lanes))
+      last.vector = lanes;
   }
   const size_t first = spatial.size() - last.count;
   const LoopRv inner = last.count > 1 ? s.fuse(std::span(spatial).subspan(first)) : spatial.back();

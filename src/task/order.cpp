@@ -1,5 +1,6 @@
-// Loops of TopK: the rank of an element is the number of those before it, and the element of rank r is the r-th. Both
-// are reductions over a row, so that work grows with the square of a row's length and every element is independent.
+// Loops of TopK and of ArgMax and ArgMin. TopK: the rank of an element is the number of those before it, and the
+// element of rank r is the r-th. Both are reductions over a row, so that work grows with the square of a row's length
+// and every element is independent.
 #include "nest.h"
 #include "scalar_functions.h"
 
@@ -49,6 +50,54 @@ void GroupNest::plan_top_k(const graph::Node& node) {
     const Stmt copy =
         map_nest("order", axes_of(out.shape), out, [&](const Exprs& at) { return b().load(*found.buffer, at); });
     return b().seq(std::array<Stmt, 3>{ranks, picks, copy});
+  });
+}
+
+// The extremum of the row, then the least (or greatest) position that holds it. Positions of NaN are moved before (or
+// behind) all others, and back at the end.
+void GroupNest::plan_arg(const graph::Node& node) {
+  add_stage("arg", node, false, [this, &node](const std::string& name, const Tensor& out) {
+    const auto& a = node.as<graph::ArgAttrs>();
+    const auto axis = static_cast<size_t>(a.axis);
+    const graph::Shape shape = operand(node.inputs[0]).shape;
+    const int64_t extent = shape[axis];
+    const NestAxis along = {"k", extent};
+    graph::Shape rows = out.shape;
+    rows.erase(rows.begin() + a.axis);
+    std::vector<NestAxis> row_axes = axes_of(out.shape);
+    row_axes.erase(row_axes.begin() + a.axis);
+    auto element = [&](Exprs row, Expr k) {
+      row.insert(row.begin() + a.axis, k);
+      return read_own(node.inputs[0], row, shape);
+    };
+    const Type type = widened(value(node.inputs[0]).dtype);
+    // Lanes of 32 bits are as wide as those of most elements.
+    const Type position = extent < int64_t{1} << 30 ? Type::kI32 : Type::kI64;
+    Tensor best, found;
+    const Stmt extremum = computing(type, [&] {
+      best = make_temp("row_best", rows);
+      return reduce_nest("row_best", row_axes, {along}, a.greatest ? ReducerKind::kMax : ReducerKind::kMin, best,
+                         nullptr, [&](const Exprs& at, const Exprs& over) { return element(at, over[0]); });
+    });
+    const int64_t moved = a.last ? extent : -extent;
+    const Stmt positions = computing(position, [&] {
+      found = make_temp("row_position", rows);
+      return reduce_nest("row_position", row_axes, {along}, a.last ? ReducerKind::kMax : ReducerKind::kMin, found,
+                         nullptr, [&](const Exprs& at, const Exprs& over) {
+                           const Expr x = element(at, over[0]), k = b().cast(over[0], position);
+                           const Expr none = b().integer(a.last ? 0 : extent - 1, position);
+                           const Expr hit = b().select(b().eq(x, b().load(*best.buffer, at)), k, none);
+                           if (!is_float(type)) return hit;
+                           return b().select(b().ne(x, x), b().add(k, b().integer(moved, position)), hit);
+                         });
+    });
+    const Stmt copy = map_nest(name, axes_of(out.shape), out, [&](Exprs at) {
+      at.erase(at.begin() + a.axis);
+      const Expr k = b().load(*found.buffer, at), n = b().integer(extent, position);
+      const Expr is_nan = a.last ? b().le(n, k) : b().lt(k, b().integer(0, position));
+      return b().cast(b().select(is_nan, a.last ? b().sub(k, n) : b().add(k, n), k), Type::kI64);
+    });
+    return b().seq(std::array<Stmt, 3>{extremum, positions, copy});
   });
 }
 

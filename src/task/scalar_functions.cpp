@@ -90,11 +90,25 @@ Number sign(const Number& x) {
 Number tan(const Number& x) {
   return sin(x) / cos(x);
 }
+// The usual formulas lose digits near 0. In single precision other ones keep them.
+bool is_double(const Number& x) {
+  return x.type() == Type::kF64;
+}
 Number expm1(const Number& x) {
-  return exp(x) - 1.0;
+  const Number whole = exp(x) - 1.0;
+  if (is_double(x)) return whole;
+  // The series up to x^8 / 8!, of which the next term has 3e-8 of the sum.
+  Number series = 1.0 / 40320 * x + 1.0 / 5040;
+  for (double factorial : {720, 120, 24, 6, 2}) series = series * x + 1.0 / factorial;
+  return select(abs(x) < 0.5, x + x * x * series, whole);
 }
 Number log1p(const Number& x) {
-  return log(1.0 + x);
+  const Number sum = 1.0 + x, whole = log(sum);
+  if (is_double(x)) return whole;
+  // What the sum rounds away, by the derivative of the logarithm; from 2^24 on 1 is rounded away, which does not
+  // matter.
+  const Number zero(x.b(), x.b().constant(0, x.type()));
+  return whole + select(0.0 < sum && sum < 16777216.0, (x - (sum - 1.0)) / sum, zero);
 }
 Number sinh(const Number& x) {
   return 0.5 * (exp(x) - exp(-x));
@@ -113,9 +127,6 @@ Number acosh(const Number& x) {
 }
 Number atanh(const Number& x) {
   return 0.5 * log((1.0 + x) / (1.0 - x));
-}
-bool is_double(const Number& x) {
-  return x.type() == Type::kF64;
 }
 // Abramowitz and Stegun, Handbook of Mathematical Functions, 4.4.47: within 1e-5 of atan t for 0 <= t <= 1. One step of
 // atan t = y + atan((t cos y - sin y) / (cos y + t sin y)) takes that to the digits of f64.

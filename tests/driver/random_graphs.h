@@ -449,7 +449,10 @@ class GraphMaker {
     if (!x) return;
     const Shape s = value(x->id).shape;
     const int64_t axis = rng_.below(std::ssize(s));
-    add(Op::kTopK, graph::TopKAttrs{axis, between(1, s[static_cast<size_t>(axis)]), chance(2)}, {x->id}, true);
+    if (chance(2))
+      add(Op::kArg, graph::ArgAttrs{axis, chance(2), chance(2)}, {x->id}, true);
+    else
+      add(Op::kTopK, graph::TopKAttrs{axis, between(1, s[static_cast<size_t>(axis)]), chance(2)}, {x->id}, true);
   }
   void cast() {
     static constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kI32, DType::kI64, DType::kBool,

@@ -200,6 +200,8 @@ TEST_CASE("parts, pads, picks and sums so far along a size") {
         g.add_output(add(g, Op::kScan, ScanAttrs{0, true, true, false}, {x}), "sums");
         g.add_output(add(g, Op::kTopK, TopKAttrs{0, 2, true}, {x}), "greatest");
         g.add_output(add(g, Op::kTopK, TopKAttrs{0, 2, false}, {x}), "least");
+        for (bool last : {false, true})
+          g.add_output(add(g, Op::kArg, ArgAttrs{0, last, last}, {x}), last ? "last greatest" : "first least");
         const std::vector<int64_t> from_end = {-1, 0, -2};
         const ValueId at = g.add_constant("at", DType::kI64, {3}, make_constant_i64(from_end));
         g.add_output(add(g, Op::kGather, AxisAttrs{0}, {x, at}), "picked");

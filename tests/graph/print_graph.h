@@ -84,6 +84,9 @@ struct AttributePrinter {
   std::string operator()(const TopKAttrs& a) const {
     return fmt::format("axis={} k={}{}", a.axis, a.k, a.largest ? " largest" : "");
   }
+  std::string operator()(const ArgAttrs& a) const {
+    return fmt::format("axis={}{}{}", a.axis, a.greatest ? " greatest" : "", a.last ? " last" : "");
+  }
   std::string operator()(const LayerNormAttrs& a) const { return fmt::format("axis={} epsilon={}", a.axis, a.epsilon); }
 };
 

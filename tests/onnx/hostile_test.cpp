@@ -204,11 +204,8 @@ TEST_CASE("shapes that overflow or exhaust memory", "[errors]") {
                           w.node("Range", {"a", "b", "d"}, {"r"}), w.node("Add", {"x", "r"}, {"y"});
                         }),
              Contains("the range has 1.152921504606847e+18 elements; at most 16777216 are supported"));
-  for (const char* op : {"ArgMax", "Hardmax"}) {  // these count along the axis
-    CAPTURE(op);
-    CHECK_THAT(error_with({int64_t{1} << 36}, [&](auto& w) { w.node(op, {"x"}, {"y"}, {{"axis", int64_t{0}}}); }),
-               Contains("68719476736 positions"));
-  }
+  CHECK_THAT(error_with({int64_t{1} << 36}, [&](auto& w) { w.node("Hardmax", {"x"}, {"y"}, {{"axis", int64_t{0}}}); }),
+             Contains("68719476736 positions"));  // it counts along the axis
   for (float depth : {1e30f, -1.f, 0.f, 1e10f}) {
     CAPTURE(depth);
     ModelWriter w("hostile", 13);

@@ -134,6 +134,32 @@ TEST_CASE("positions of the greatest and the least elements: ties keep their ord
   }
 }
 
+TEST_CASE("the position of the greatest or the least element: the first or the last of several, NaN before all") {
+  for (bool greatest : {true, false})
+    for (bool last : {false, true}) {
+      INFO((greatest ? "greatest" : "least") << (last ? ", last" : ""));
+      for (int64_t axis : {0, 1, 2}) {
+        Model m;
+        m.check(m.node(Op::kArg, graph::ArgAttrs{axis, greatest, last}, {m.input(DType::kF32, {4, 5, 3}, waves(60))}),
+                0);
+        Model n;
+        n.check(
+            n.node(Op::kArg, graph::ArgAttrs{axis, greatest, last}, {n.input(DType::kI64, {4, 5, 3}, counted(60, 3))}),
+            0);
+      }
+      auto of = [&](const Doubles& x, DType dtype) {
+        Model e;
+        const auto n = static_cast<int64_t>(x.size());
+        return e.check(e.node(Op::kArg, graph::ArgAttrs{0, greatest, last}, {e.input(dtype, {n}, x)}), 0);
+      };
+      CHECK(of({1, NAN, INFINITY, -INFINITY, NAN, 0.0}, DType::kF32) == Doubles{last ? 4.0 : 1.0});
+      CHECK(of({2, INFINITY, -INFINITY, INFINITY, -INFINITY, 0}, DType::kF16) ==
+            Doubles{greatest ? (last ? 3.0 : 1.0) : (last ? 4.0 : 2.0)});
+      CHECK(of({0, -0.0, 0}, DType::kF32) == Doubles{last ? 2.0 : 0.0});
+      CHECK(of({255, 0, 255, 0}, DType::kU8) == Doubles{greatest ? (last ? 2.0 : 0.0) : (last ? 3.0 : 1.0)});
+    }
+}
+
 TEST_CASE("elements between elements, along one axis and two") {
   for (DType dtype : {DType::kF32, DType::kF16, DType::kF64}) {
     INFO(graph::dtype_name(dtype));

@@ -147,11 +147,17 @@ struct TopKAttrs {
   int64_t axis = 0, k = 1;
   bool largest = true;
 };
+// Index (i64) of the greatest, or least, element along an axis, whose extent in the result is 1; of equal ones the
+// first or the last. An element that is NaN is before all numbers.
+struct ArgAttrs {
+  int64_t axis = 0;
+  bool greatest = true, last = false;
+};
 
-using Attributes =
-    std::variant<NoAttrs, ConvAttrs, PoolAttrs, MatMulAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs, LrnAttrs, ClipAttrs,
-                 LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs, UnaryAttrs, BinaryAttrs, CastAttrs,
-                 SliceAttrs, GatherNdAttrs, LayerNormAttrs, ResampleAttrs, ScanAttrs, ScatterAttrs, TopKAttrs>;
+using Attributes = std::variant<NoAttrs, ConvAttrs, PoolAttrs, MatMulAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs,
+                                LrnAttrs, ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs,
+                                UnaryAttrs, BinaryAttrs, CastAttrs, SliceAttrs, GatherNdAttrs, LayerNormAttrs,
+                                ResampleAttrs, ScanAttrs, ScatterAttrs, TopKAttrs, ArgAttrs>;
 
 // --- operators ---------------------------------------------------------------------------------------------------
 
@@ -221,21 +227,22 @@ enum class OpPrecision : uint8_t {
   X(kResample, "Resample", ResampleAttrs, kWindow, 3, -1, resample, resample, kFollow, plan_resample) \
   X(kScan, "Scan", ScanAttrs, kRowwise, 1, 1, scan, scan, kFull, plan_scan) \
   X(kScatter, "Scatter", ScatterAttrs, kRowwise, 3, 3, scatter, scatter, kFollow, plan_scatter) \
-  X(kTopK, "TopK", TopKAttrs, kRowwise, 1, 1, top_k, top_k, kFull, plan_top_k)
+  X(kTopK, "TopK", TopKAttrs, kRowwise, 1, 1, top_k, top_k, kFull, plan_top_k) \
+  X(kArg, "Arg", ArgAttrs, kRowwise, 1, 1, arg, arg, kFull, plan_arg)
 // The names in the table's columns, each once.
 #define TCC_GRAPH_TYPE_RULES(X) \
   X(conv) X(gemm) X(matmul) X(pool) X(lrn) X(reduce) X(softmax) X(layer_norm) X(batch_norm) \
   X(number_unary) X(leaky_relu) X(clip) X(float_unary) X(arithmetic) X(unary) X(binary) X(where) \
   X(cast) X(reshape) X(same) X(transpose) X(concat) X(pad) X(slice) X(expand) X(gather) \
-  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k)
+  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg)
 #define TCC_GRAPH_REFERENCES(X) \
   X(conv) X(gemm) X(matmul) X(pool) X(lrn) X(reduce) X(softmax) X(layer_norm) X(batch_norm) \
   X(elementwise) X(where) X(cast) X(copy) X(transpose) X(concat) X(pad) X(slice) X(expand) X(gather) \
-  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k)
+  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg)
 #define TCC_GRAPH_LOOPS(X) \
   X(plan_conv) X(plan_gemm) X(plan_matmul) X(plan_pool) X(plan_lrn) X(plan_reduce) X(plan_softmax) \
   X(plan_layer_norm) X(plan_elementwise) X(plan_nothing) X(plan_move) X(plan_resample) X(plan_scan) \
-  X(plan_scatter) X(plan_top_k)
+  X(plan_scatter) X(plan_top_k) X(plan_arg)
 // clang-format on
 
 enum class Op : uint8_t {

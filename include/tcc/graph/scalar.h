@@ -73,15 +73,15 @@ struct ScalarAttributes {
   X(kGelu, "Gelu", kFloat, 20, kNone, kSame, kFollow, 0.5 * x * (1.0 + erf(x * M_SQRT1_2))) \
   X(kGeluTanh, "GeluTanh", kFloat, 0, kNone, kSame, kFollow, \
     0.5 * x * (1.0 + tanh((x + x * x * x * 0.044715) * (M_2_SQRTPI * M_SQRT1_2)))) \
-  X(kElu, "Elu", kFloat, 1, (ScalarAttributes{"alpha", 1}), kDouble, kFollow, select(x < 0.0, alpha * expm1(x), x)) \
-  X(kSelu, "Selu", kFloat, 1, (ScalarAttributes{"alpha", 1.67326319217681884765625, "gamma", 1.05070102214813232421875}), kDouble, kFollow, \
+  X(kElu, "Elu", kFloat, 1, (ScalarAttributes{"alpha", 1}), kSame, kFollow, select(x < 0.0, alpha * expm1(x), x)) \
+  X(kSelu, "Selu", kFloat, 1, (ScalarAttributes{"alpha", 1.67326319217681884765625, "gamma", 1.05070102214813232421875}), kSame, kFollow, \
     beta * select(x < 0.0, alpha * expm1(x), x)) \
-  X(kCelu, "Celu", kFloat, 12, (ScalarAttributes{"alpha", 1}), kDouble, kFollow, select(x < 0.0, alpha * expm1(x * (1 / alpha)), x)) \
-  X(kSoftplus, "Softplus", kFloat, 1, kNone, kDouble, kFollow, softplus(x)) \
+  X(kCelu, "Celu", kFloat, 12, (ScalarAttributes{"alpha", 1}), kSame, kFollow, select(x < 0.0, alpha * expm1(x * (1 / alpha)), x)) \
+  X(kSoftplus, "Softplus", kFloat, 1, kNone, kSame, kFollow, softplus(x)) \
   X(kSoftsign, "Softsign", kFloat, 1, kNone, kSame, kFollow, x / (1.0 + abs(x))) \
   X(kHardSigmoid, "HardSigmoid", kFloat, 1, (ScalarAttributes{"alpha", 0.2, "beta", 0.5}), kSame, kFollow, clamp01(x * alpha + beta)) \
   X(kHardSwish, "HardSwish", kFloat, 14, kNone, kSame, kFollow, x * clamp01(x * (1.0 / 6) + 0.5)) \
-  X(kMish, "Mish", kFloat, 18, kNone, kDouble, kFollow, x * tanh(softplus(x))) \
+  X(kMish, "Mish", kFloat, 18, kNone, kSame, kFollow, x * tanh(softplus(x))) \
   X(kSwish, "Swish", kFloat, 24, (ScalarAttributes{"alpha", 1}), kSame, kFollow, x * sigmoid(x * alpha)) \
   X(kThresholdedRelu, "ThresholdedRelu", kFloat, 10, (ScalarAttributes{"alpha", 1}), kSame, kFollow, select(alpha < x, x, 0.0)) \
   X(kBitNot, "BitwiseNot", kInteger, 18, kNone, kSame, kFull, bit_not(x)) \
