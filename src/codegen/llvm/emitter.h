@@ -156,12 +156,14 @@ class Emitter {
   llvm::Align element_alignment(const BufferSlot& slot, ir::Expr uniform, int64_t extra) const;
   Val load_uniform(const BufferSlot& slot, const FlatAddress& at, const Guard& guard);
   Val load_lanes(const BufferSlot& slot, const FlatAddress& at, const Guard& guard);
-  llvm::Value* load_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes, Val mask);
+  enum class Off { kAny, kZero };  // what a load gives for lanes that are off
+  llvm::Value* load_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes, Val mask,
+                          Off off = Off::kZero);
   bool fits_register(llvm::FixedVectorType* type) const;
   llvm::Value* masked_load(llvm::FixedVectorType* type, llvm::Value* pointer, llvm::Align align, llvm::Value* mask);
   void masked_store(llvm::Value* value, llvm::Value* pointer, llvm::Align align, llvm::Value* mask);
   Val spread_mask(Val mask, const LaneSplit& split, int64_t start, int64_t piece);
-  llvm::Value* load_strided(const BufferSlot& slot, const LaneSplit& split, Val mask);
+  llvm::Value* load_strided(const BufferSlot& slot, const LaneSplit& split, Val mask, Off off);
   void store_scalar(BufferSlot& slot, const FlatAddress& at, Val value, Val mask);
   void store_lanes(BufferSlot& slot, const FlatAddress& at, llvm::Value* value, llvm::Value* mask);
   void store_piece(BufferSlot& slot, ir::Expr uniform, int64_t offset, llvm::Value* value, llvm::Value* mask);

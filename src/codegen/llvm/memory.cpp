@@ -284,12 +284,14 @@ void Emitter::masked_store(Value* value, Value* pointer, llvm::Align align, Valu
                llvm::commonAlignment(align, static_cast<uint64_t>(bytes)), pick_lanes(mask, half, half));
 }
 
-// `lanes` consecutive elements in memory's type; lanes that are off read nothing and are zero.
-Value* Emitter::load_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes, Val mask) {
+// `lanes` consecutive elements in memory's type. Lanes that are off are zero with Off::kZero, else anything.
+Value* Emitter::load_piece(const BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes, Val mask, Off off) {
   auto* type = llvm::FixedVectorType::get(memory_type(slot.buffer->type), static_cast<unsigned>(lanes));
   Value* pointer = element_pointer(slot, uniform, offset);
   llvm::Align align = element_alignment(slot, uniform, offset);
-  if (mask.v == nullptr || in_bounds(slot, uniform, offset, offset + lanes - 1))
+  // What certainly exists is read whole: a load in several arms of selects is one then.
+  if (mask.v == nullptr || in_bounds(slot, uniform, offset, offset + lanes - 1) ||
+      (off == Off::kAny && exists(slot, uniform, offset, offset + lanes - 1)))
     return b_.CreateAlignedLoad(type, pointer, align);
   if (!mask.vec) return b_.CreateAlignedLoad(type, b_.CreateSelect(mask.v, pointer, zero_page()), align);
   return masked_load(type, pointer, align, mask.v);
@@ -308,7 +310,7 @@ Val Emitter::spread_mask(Val mask, const LaneSplit& split, int64_t start, int64_
 
 // Small constant strides: the covering vectors are loaded and shuffled. Everything read is between two elements that
 // are read anyway. Lanes that are off read nothing and are zero.
-Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split, Val mask) {
+Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split, Val mask, Off off) {
   auto [low, high] = std::minmax_element(split.offsets.begin(), split.offsets.end());
   int64_t lanes = static_cast<int64_t>(split.offsets.size()), span = *high - *low + 1;
   int64_t piece = std::min(lanes, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(span))));
@@ -322,7 +324,7 @@ Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split, Val
   auto start = [&](int64_t k) { return k + 1 < pieces ? *low + k * piece : *high - piece + 1; };
   Value* result = nullptr;
   auto load_at = [&](int64_t from) {
-    return load_piece(slot, split.uniform, from, piece, spread_mask(mask, split, from, piece));
+    return load_piece(slot, split.uniform, from, piece, spread_mask(mask, split, from, piece), off);
   };
   Value* first = load_at(start(0));
   for (int64_t k = 1; k < std::max<int64_t>(2, pieces); ++k) {
@@ -365,13 +367,14 @@ Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Gua
       return load_uniform(slot, moved, guard);
     }
     int64_t run = analysis::run_length(offsets);
+    const Off off = guard.other.v == nullptr ? Off::kAny : Off::kZero;
     if (run == lanes) {
-      raw = load_piece(slot, at.split->uniform, offsets[0], lanes, guard.mask);
+      raw = load_piece(slot, at.split->uniform, offsets[0], lanes, guard.mask, off);
     } else if (analysis::is_vector_run(run, bytes)) {
       for (int64_t first = 0; first < lanes; first += run) {
         Val mask = guard.mask;
         if (mask.vec) mask.v = pick_lanes(mask.v, first, run);
-        Value* piece = load_piece(slot, at.split->uniform, offsets[first], run, mask);
+        Value* piece = load_piece(slot, at.split->uniform, offsets[first], run, mask, off);
         llvm::SmallVector<int, 64> place(static_cast<size_t>(lanes), -1);
         for (int64_t l = 0; l < lanes; ++l)
           if (l >= first && l < first + run) place[l] = static_cast<int>(l - first);
@@ -380,7 +383,7 @@ Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Gua
         raw = raw == nullptr ? wide : b_.CreateShuffleVector(raw, wide, place);
       }
     } else {
-      raw = load_strided(slot, *at.split, guard.mask);
+      raw = load_strided(slot, *at.split, guard.mask, off);
       // Elements of local buffers should stay in registers.
       if (raw == nullptr && !slot.local) raw = load_windows(slot, *at.split, guard.mask);
     }
