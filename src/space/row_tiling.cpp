@@ -21,11 +21,12 @@ namespace {
 constexpr int64_t kLeastVectors = 2, kLongVectors = 8;
 
 struct Rows {
-  NaiveNest last;                   // writes the output
-  std::vector<std::string> others;  // in program order
-  std::vector<bool> is_row;         // per iterator of `last`
-  bool single = false;              // a single reduction
-  bool tiles_too = false;           // rows so short that multi-level tiling's lanes across them compete
+  NaiveNest last;                      // writes the output
+  std::vector<std::string> others;     // in program order
+  std::vector<bool> is_row;            // per iterator of `last`
+  bool single = false;                 // a single reduction
+  bool tiles_too = false;              // rows so short that multi-level tiling's lanes across them compete
+  bool along = false, across = false;  // some reduction reads neighbors along its rows, or from row to row
 };
 
 // Every operand runs along the reduction in steps of one and none is used for two results: a sum of each row's own
@@ -40,6 +41,13 @@ bool reduces_rows(const NaiveNest& nest, int64_t least) {
     if (nest.reduce[i]) length *= nest.extents[i];
   }
   return !nest.loads.empty() && length >= least;
+}
+
+void note_neighbors(const NaiveNest& nest, Rows& rows) {
+  if (!nest.is_reduction()) return;
+  for (const analysis::Operand& o : nest.operands)
+    for (size_t i = 0; i < nest.extents.size(); ++i)
+      if (o.stride[i] == 1 && nest.extents[i] > 1) (nest.reduce[i] ? rows.along : rows.across) = true;
 }
 
 std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
@@ -64,6 +72,7 @@ std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
     std::optional<NaiveNest> nest = naive_nest(k, *blocks[b]);
     if (!nest) return std::nullopt;
     rows.others.push_back(nest->name);
+    note_neighbors(*nest, rows);
     // A row iterator of the last block is one that chooses among the results of everything it reads.
     for (const Load* l : last->loads) {
       if (l->buffer != nest->store->buffer) continue;
@@ -79,6 +88,7 @@ std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
 
 // Lanes want neighboring elements: along the rows where these are contiguous, across them where the rows are.
 bool is_sensible(const Rows& rows, bool across) {
+  if (rows.along != rows.across) return across ? rows.across : rows.along;
   std::optional<int64_t> along, over;
   for (size_t i = 0; i < rows.is_row.size(); ++i) (rows.is_row[i] ? over : along) = rows.last.result.stride[i];
   if (!along || !over || (*along != 1 && *over != 1)) return true;
