@@ -51,13 +51,16 @@ struct Convolution {
 };
 
 // Several loops reduce and the weights are constant. Either all filters read the same input, or each its own channel.
-std::optional<Convolution> find_convolution(const Kernel& k, const SpaceOptions& options) {
+// Windows of one element are products, for which others care, but for several images that are shorter than a vector:
+// here the images are the rows of a tile.
+std::optional<Convolution> find_convolution(const Kernel& k, const SpaceOptions& options,
+                                            const target::Target& target) {
   std::optional<NaiveNest> nest = find_contraction(k);
   if (!nest || nest->operands.size() != 2 || !options.pack_weights) return std::nullopt;
   if (nest->operands[0].constant == nest->operands[1].constant) return std::nullopt;
   const size_t x = nest->operands[0].constant ? 1 : 0;
   const std::optional<analysis::ProductRoles> roles = analysis::product_roles(*nest, x);
-  if (!roles || roles->sums.size() < 2) return std::nullopt;
+  if (!roles || roles->sums.empty()) return std::nullopt;
   Convolution c;
   c.unit = analysis::merged(roles->unit, roles->unit_sums);
   c.reduce = roles->sums;
@@ -69,6 +72,9 @@ std::optional<Convolution> find_convolution(const Kernel& k, const SpaceOptions&
   if (!filters.empty()) c.filter = filters[0], c.has_filter = true;
   c.column = positions.back();
   if (nest->result.stride[c.column] != 1) return std::nullopt;
+  const int64_t lanes = vector_lanes(target, k.buffer(nest->store->buffer)->type);
+  if (c.reduce.size() < 2 && (positions.size() < 2 || !c.has_filter || nest->extents[c.column] >= lanes))
+    return std::nullopt;
   c.stride = nest->operands[x].stride[c.column].value_or(1);
   c.input = nest->loads[x];
   positions.pop_back();
@@ -231,7 +237,7 @@ bool tile(Schedule& s, const Convolution& c, const Tile& t, Form form) {
   if (form.blocked()) {
     prefetch_block(s, nest.sums[0], form.block);
   } else {
-    s.annotate(nest.sums[c.reduce.size() - 2], AnnotationKey::kUnrollMax,
+    s.annotate(nest.sums[std::max<size_t>(c.reduce.size(), 2) - 2], AnnotationKey::kUnrollMax,
                s.sample_categorical({1, 64, 256}, {0.3, 0.4, 0.3}));
   }
   if (form.staged && !stage_padding(s, nest.outer.back())) return false;
@@ -244,7 +250,7 @@ bool tile(Schedule& s, const Convolution& c, const Tile& t, Form form) {
 }  // namespace
 
 Ways conv_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
-  std::optional<Convolution> c = find_convolution(state.kernel(), options);
+  std::optional<Convolution> c = find_convolution(state.kernel(), options, target);
   if (!c) return {state};
   const Type type = state.kernel().buffer(c->nest.store->buffer)->type;
   int64_t lanes = vector_lanes(target, type);
