@@ -68,7 +68,8 @@ void GroupNest::plan_arg(const graph::Node& node) {
     row_axes.erase(row_axes.begin() + a.axis);
     auto element = [&](Exprs row, Expr k) {
       row.insert(row.begin() + a.axis, k);
-      return read_own(node.inputs[0], row, shape);
+      const Expr x = read_own(node.inputs[0], row, shape);
+      return graph::is_wide_unsigned(value(node.inputs[0]).dtype) ? flip_order(b(), x) : x;
     };
     const Type type = widened(value(node.inputs[0]).dtype);
     // Lanes of 32 bits are as wide as those of most elements.

@@ -156,6 +156,9 @@ TEST_CASE("the position of the greatest or the least element: the first or the l
       CHECK(of({2, INFINITY, -INFINITY, INFINITY, -INFINITY, 0}, DType::kF16) ==
             Doubles{greatest ? (last ? 3.0 : 1.0) : (last ? 4.0 : 2.0)});
       CHECK(of({0, -0.0, 0}, DType::kF32) == Doubles{last ? 2.0 : 0.0});
+      for (DType dtype : {DType::kU32, DType::kU64})
+        CHECK(of({4294967295.0, 3, 4294967295.0, 3, 2147483648.0}, dtype) ==
+              Doubles{greatest ? (last ? 2.0 : 0.0) : (last ? 3.0 : 1.0)});
       CHECK(of({255, 0, 255, 0}, DType::kU8) == Doubles{greatest ? (last ? 2.0 : 0.0) : (last ? 3.0 : 1.0)});
     }
 }

@@ -39,7 +39,7 @@ void Runner::top_k() {
 
 Result<TensorType> Typing::arg() const {
   const auto& a = node_.as<ArgAttrs>();
-  TCC_TRY_VOID(need_arithmetic());
+  if (!is_wide_unsigned(in(0).dtype)) TCC_TRY_VOID(need_arithmetic());
   TCC_TRY_VOID(need_axis(a.axis, shape(0)));
   Shape out = shape(0);
   int64_t& extent = out[static_cast<size_t>(a.axis)];
