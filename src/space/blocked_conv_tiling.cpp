@@ -78,7 +78,7 @@ std::optional<BlockedConvolution> find_blocked(const Kernel& k, const target::Ta
       (x.moves[i] && !w.moves[i] ? positions : c.outer).push_back(i);
   }
   if (!has_lanes || c.reduce.size() < 2) return std::nullopt;
-  // All channels of a plain result with one position are neighbors, too: they are no block.
+  // The channels of a plain result with one position are neighbors, too, and are not a block.
   const int64_t lanes = vector_lanes(target, k.buffer(nest->store->buffer)->type);
   if (nest->extents[c.lanes] > kMostVectors * lanes) return std::nullopt;
   if (positions.empty()) {  // an image of one position
