@@ -282,6 +282,7 @@ constexpr double kWorthSplitting = 1.25;  // times the work of what is used
 
 struct TransposedAxis {
   int64_t in, kernel, stride, dilation, before, after;             // pads of the stretched input; negative: cut
+  int64_t phases;                                                  // that the convolution computes
   int64_t taps() const { return (kernel + stride - 1) / stride; }  // of one phase
   // The outputs without dilation: the first, counted from before the cut, and their number.
   int64_t first() const { return kernel - 1 - before; }
@@ -289,7 +290,9 @@ struct TransposedAxis {
 };
 
 // Strides, pads and output shape of a transposed convolution, as a plain convolution over the stretched input.
-Result<std::vector<TransposedAxis>> read_transposed(NodeContext& c, const std::vector<int64_t>& kernel) {
+Result<std::vector<TransposedAxis>> read_transposed(NodeContext& c, const std::vector<int64_t>& kernel, int64_t group) {
+  // Phases without a tap are zero. A product with zeros takes longer than writing them where it sums over channels.
+  const bool writes_zeros = c.input_value(0).shape[1] > group;
   size_t spatial = kernel.size();
   TCC_TRY(auto strides, list_of(c, "strides", spatial, 1, 1));
   TCC_TRY(auto dilations, list_of(c, "dilations", spatial, 1, 1));
@@ -305,7 +308,7 @@ Result<std::vector<TransposedAxis>> read_transposed(NodeContext& c, const std::v
   if (shape && shape->size() != spatial) return input_error("output_shape has {} entries", shape->size());
   std::vector<TransposedAxis> axes;
   for (size_t i = 0; i < spatial; ++i) {
-    int64_t in = c.input_value(0).shape[i + 2], k = kernel[i], s = strides[i], d = dilations[i];
+    int64_t in = c.input_value(0).shape[i + 2], k = kernel[i], s = strides[i], d = k > 1 ? dilations[i] : 1;
     if (k < 1 || k > kMaxAttribute || in > graph::kMaxElements / kMaxAttribute)
       return input_error("kernel extent {} or input extent {} is out of range", k, in);
     int64_t reach = (k - 1) * d + 1, begin = pads[i], end = pads[i + spatial];
@@ -318,7 +321,7 @@ Result<std::vector<TransposedAxis>> read_transposed(NodeContext& c, const std::v
       if (total < 0) begin = 0;
       end = total - begin;
     }
-    axes.push_back({in, k, s, d, reach - 1 - begin, reach - 1 - end + extra[i]});
+    axes.push_back({in, k, s, d, reach - 1 - begin, reach - 1 - end + extra[i], writes_zeros ? std::min(k, s) : s});
   }
   return axes;
 }
@@ -373,9 +376,9 @@ Result<graph::ValueId> phase_weights(NodeContext& c, const std::vector<Transpose
   std::vector<int64_t> perm{0, 2};
   for (size_t i = 0; i < spatial; ++i) {
     const int64_t taps = axes[i].taps();
-    pad.end[i + 2] = taps * axes[i].stride - axes[i].kernel;
-    split.insert(split.end(), {taps, axes[i].stride});
-    joined[0] *= axes[i].stride;
+    pad.end[i + 2] = taps * axes[i].phases - axes[i].kernel;
+    split.insert(split.end(), {taps, axes[i].phases});
+    joined[0] *= axes[i].phases;
     joined.push_back(taps);
     perm.push_back(static_cast<int64_t>(4 + 2 * i));
   }
@@ -405,7 +408,7 @@ Result<void> import_phases(NodeContext& c, const std::vector<TransposedAxis>& ax
     conv.kernel.push_back(a.taps());
     conv.pads_begin.push_back(a.taps() - 1);
     conv.pads_end.push_back(a.taps() - 1);
-    phases.push_back(a.stride);
+    phases.push_back(a.phases);
     woven.push_back(a.stride * (a.in + a.taps() - 1));
     cut.starts.push_back(a.first());
     cut.steps.push_back(1);
@@ -416,7 +419,12 @@ Result<void> import_phases(NodeContext& c, const std::vector<TransposedAxis>& ax
     perm.push_back(static_cast<int64_t>(2 + spatial + i));
     perm.push_back(static_cast<int64_t>(2 + i));
   }
-  Made all = c.rearrange(c.emit(Op::kConv, conv, {c.input(0), w}), phases, perm, woven);
+  Made all = c.emit_reshape(c.emit(Op::kConv, conv, {c.input(0), w}), phases);
+  graph::PadAttrs empty{Shape(phases.size(), 0), Shape(phases.size(), 0), 0};
+  for (size_t i = 0; i < spatial; ++i) empty.end[i + 2] = axes[i].stride - axes[i].phases;
+  for (size_t i = 0; i < phases.size(); ++i) phases[i] += empty.end[i];
+  if (empty.end != empty.begin) all = c.emit(Op::kPad, empty, {all});
+  all = c.rearrange(all, phases, perm, woven);
   Made y = c.emit(Op::kSlice, cut, {all});
   if (!c.has_input(2)) return c.finish(y);
   Shape channels(spatial + 1, 1);
@@ -515,7 +523,7 @@ Result<void> import_conv_transpose(NodeContext& c) {
   if (declared && *declared != kernel) return input_error("kernel_shape differs from the weight's shape");
   TCC_TRY(int64_t group, c.get_int("group", 1));
   if (group < 1 || weight[0] % group != 0) return input_error("group {} must divide {}", group, weight[0]);
-  TCC_TRY(auto axes, read_transposed(c, kernel));
+  TCC_TRY(auto axes, read_transposed(c, kernel, group));
   if (has_phases(axes) && phases_apart(axes)) return import_phases_apart(c, axes, group);
   if (has_phases(axes)) return import_phases(c, axes, group);
   TCC_TRY(graph::ValueId x, stretch(c, axes));

@@ -170,6 +170,12 @@ TEST_CASE("a transposed convolution spreads each input over its kernel") {
   NodeSpec grouped{
       "ConvTranspose", {1, 2, 2}, {{{2, 1, 2}, Floats{1, 2, 3, 4}}}, {{"strides", Ints{2}}, {"group", int64_t{2}}}};
   CHECK(result_of(grouped) == Doubles{0, 0, 1, 2, 6, 8, 9, 12});
+  // A stride beyond the kernel leaves zeros, and the bias, between.
+  NodeSpec sparse{"ConvTranspose",
+                  {1, 2, 2},
+                  {{{2, 1, 1}, Floats{1, 2}}, {{1}, Floats{0.5}}},
+                  {{"strides", Ints{3}}, {"dilations", Ints{2}}}};
+  CHECK(result_of(sparse) == Doubles{4.5, 0.5, 0.5, 7.5});
 }
 
 TEST_CASE("what a shape depends on can be fixed") {
