@@ -14,13 +14,14 @@ a GPU `tcc build zoo:NAME --target T`, both without records. A row is
 and the row was not right; --budget MIN begins no further row after that time.
 """
 import argparse
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+
+import kept_rows
 
 TARGETS = ("host", "a100", "h200")
 SECONDS = 1800
@@ -96,10 +97,7 @@ def summarize(rows, kept):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tcc")
-    parser.add_argument("--json", default="")
-    parser.add_argument("--keep", default="")
-    parser.add_argument("--budget", type=float, default=0)
-    parser.add_argument("--only", action="append", default=[])
+    kept_rows.add_options(parser)
     parser.add_argument("--target", action="append", choices=TARGETS)
     options = parser.parse_args()
     # Without the user's records.
@@ -109,40 +107,13 @@ def main():
 
 
 def measure_all(options):
-    with open(options.tcc, "rb") as binary:
-        version = hashlib.sha256(binary.read()).hexdigest()[:16]
     listed = json.loads(subprocess.run([options.tcc, "zoo", "--json"], capture_output=True, check=True).stdout)
     rows = [(f"{m['name']}.{t}", m["name"], t) for m in listed["models"] for t in options.target or TARGETS]
-    rows = [r for r in rows if not options.only or any(text in r[0] for text in options.only)]
-    kept = {}
-    if options.keep and os.path.exists(options.keep):
-        with open(options.keep, encoding="utf-8") as file:
-            kept = json.load(file)
-    begin = time.monotonic()
-    left = 0
-    for name, network, target in rows:
-        known = kept.get(name)
-        if known and (known["result"] == "right" or known["tcc"] == version):
-            continue
-        if options.budget and time.monotonic() - begin > 60 * options.budget:
-            left += 1
-            continue
-        kept[name] = {**measure(options.tcc, network, target), "tcc": version}
-        print(f"{name:32} {kept[name]}", flush=True)
-        if options.keep:
-            with open(options.keep + ".new", "w", encoding="utf-8") as file:
-                json.dump(kept, file, indent=1)
-            os.replace(options.keep + ".new", options.keep)
-    table = summarize(rows, kept)
-    if left:
-        print(f"{left} rows were not begun, --budget ended; the same call with --keep goes on")
-    if options.json:
-        text = json.dumps({"suite": "zoo", "machine": {"cores": os.cpu_count()}, "rows": table}, indent=1) + "\n"
-        if options.json == "-":
-            sys.stdout.write(text)
-        else:
-            with open(options.json, "w", encoding="utf-8") as file:
-                file.write(text)
+    rows = kept_rows.wanted(rows, options)
+    kept, left = kept_rows.measure_rows(rows, options, options.tcc, ("right",),
+                                        lambda network, target: measure(options.tcc, network, target),
+                                        lambda name, result: print(f"{name:32} {result}", flush=True))
+    kept_rows.finish("zoo", summarize(rows, kept), left, options)
     return 1 if any(kept[r[0]]["result"] != "right" for r in rows if r[0] in kept) else 0
 
 

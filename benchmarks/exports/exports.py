@@ -18,7 +18,6 @@ torch, torchvision, timm, transformers, onnxscript and onnxruntime (`tools/peers
 and the row was not right; --budget MIN begins no further row after that time.
 """
 import argparse
-import hashlib
 import json
 import os
 import re
@@ -28,6 +27,9 @@ import tempfile
 import time
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(FOLDER))
+import kept_rows  # noqa: E402
+
 EXPORTERS = ("script", "dynamo")
 TOLERANCE = {"f32": 1e-4, "f16": 1e-2, "int8": 1 / 127}
 # Forms beside f32 are made of the TorchScript exports of these families' first networks.
@@ -136,54 +138,26 @@ def summarize(rows, kept):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="+")
-    parser.add_argument("--json", default="")
-    parser.add_argument("--keep", default="")
-    parser.add_argument("--budget", type=float, default=0)
-    parser.add_argument("--only", action="append", default=[])
+    kept_rows.add_options(parser)
     parser.add_argument("--form", action="append", choices=list(TOLERANCE))
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     os.environ["PYTHONPATH"] = FOLDER
     python = options.programs[-1]
     rows = rows_of(list_networks(python), options.form or list(TOLERANCE))
-    rows = [r for r in rows if not options.only or any(text in r[0] for text in options.only)]
+    rows = kept_rows.wanted(rows, options)
     if options.list:
         print("\n".join(r[0] for r in rows))
         return 0
     tcc = options.programs[0]
-    with open(tcc, "rb") as binary:
-        version = hashlib.sha256(binary.read()).hexdigest()[:16]
-    kept = {}
-    if options.keep and os.path.exists(options.keep):
-        with open(options.keep, encoding="utf-8") as file:
-            kept = json.load(file)
-    begin = time.monotonic()
-    left = 0
-    for name, network, exporter, form in rows:
-        known = kept.get(name)
-        if known and (known["result"] in ("right", "no model") or known["tcc"] == version):
-            continue
-        if options.budget and time.monotonic() - begin > 60 * options.budget:
-            left += 1
-            continue
-        kept[name] = {**measure(tcc, python, network, exporter, form), "tcc": version}
-        result = kept[name]
+
+    def show(name, result):
         print(f"{name:56} {result['result']:9} {result.get('error', '')} {result.get('why', '').splitlines()[:1]}",
               flush=True)
-        if options.keep:
-            with open(options.keep + ".new", "w", encoding="utf-8") as file:
-                json.dump(kept, file, indent=1)
-            os.replace(options.keep + ".new", options.keep)
-    table = summarize(rows, kept)
-    if left:
-        print(f"{left} rows were not begun, --budget ended; the same call with --keep goes on")
-    if options.json:
-        text = json.dumps({"suite": "exports", "machine": {"cores": os.cpu_count()}, "rows": table}, indent=1) + "\n"
-        if options.json == "-":
-            sys.stdout.write(text)
-        else:
-            with open(options.json, "w", encoding="utf-8") as file:
-                file.write(text)
+
+    kept, left = kept_rows.measure_rows(rows, options, tcc, ("right", "no model"),
+                                        lambda *row: measure(tcc, python, *row), show)
+    kept_rows.finish("exports", summarize(rows, kept), left, options)
     return 1 if any(kept[r[0]]["result"] in ("wrong", "failed") for r in rows if r[0] in kept) else 0
 
 

@@ -237,6 +237,7 @@ bool tile(Schedule& s, const Convolution& c, const Tile& t, Form form) {
   if (form.blocked()) {
     prefetch_block(s, nest.sums[0], form.block);
   } else {
+    // The last but one sum, or the only one.
     s.annotate(nest.sums[std::max<size_t>(c.reduce.size(), 2) - 2], AnnotationKey::kUnrollMax,
                s.sample_categorical({1, 64, 256}, {0.3, 0.4, 0.3}));
   }

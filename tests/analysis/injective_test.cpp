@@ -10,12 +10,8 @@ using namespace tcc;
 
 namespace {
 
-// Loops i of 12 and j of 5 around a block with the two given bindings.
-bool injective(const std::string& first, const std::string& second, int64_t extent = 12) {
-  const std::string text = fmt::format(
-      "kernel scheduled {{\n  output B: f32[64, 64]\n  for i in {} {{ for j in 5 {{\n"
-      "    block b(x: spatial 64 = {}, y: spatial 64 = {}) {{ B[x, y] = 1.0 }}\n  }} }}\n}}\n",
-      extent, first, second);
+// Two loops around a block.
+bool injective_kernel(const std::string& text) {
   auto k = ir::parse(text);
   if (!k) FAIL(k.error().message << text);
   const ir::Loop* i = ir::as<ir::Loop>(k->root);
@@ -25,6 +21,15 @@ bool injective(const std::string& first, const std::string& second, int64_t exte
   for (const ir::Loop* l : loops) ranges.set(l->id, l->extent);
   ir::Builder b(*k->arena);
   return analysis::is_injective(b, *ir::as<ir::Block>(j->body), loops, ranges);
+}
+
+// Loops i of 12 and j of 5 around a block with the two given bindings.
+bool injective(const std::string& first, const std::string& second, int64_t extent = 12) {
+  const std::string text = fmt::format(
+      "kernel scheduled {{\n  output B: f32[64, 64]\n  for i in {} {{ for j in 5 {{\n"
+      "    block b(x: spatial 64 = {}, y: spatial 64 = {}) {{ B[x, y] = 1.0 }}\n  }} }}\n}}\n",
+      extent, first, second);
+  return injective_kernel(text);
 }
 
 }  // namespace
@@ -63,15 +68,7 @@ TEST_CASE("digits of a tensor's place are told apart where they do not meet thos
         "kernel scheduled {\n  output B: f32[4, 5, 3]\n  for i in 9 { for j in 7 {\n"
         "    block b(x: spatial 4 = (i*7 + j) // 15, y: spatial 5 = (i*7 + j) // 3 % 5, z: spatial 3 = " +
         last + ") { B[x, y, z] = 1.0 }\n  } }\n}\n";
-    auto k = ir::parse(text);
-    if (!k) FAIL(k.error().message << text);
-    const ir::Loop* i = ir::as<ir::Loop>(k->root);
-    const ir::Loop* j = ir::as<ir::Loop>(i->body);
-    const ir::Loop* loops[2] = {i, j};
-    analysis::Ranges ranges(*k);
-    for (const ir::Loop* l : loops) ranges.set(l->id, l->extent);
-    ir::Builder b(*k->arena);
-    return analysis::is_injective(b, *ir::as<ir::Block>(j->body), loops, ranges);
+    return injective_kernel(text);
   };
   CHECK(of("(i*7 + j) % 3"));
   CHECK_FALSE(of("(i*7 + j) % 2"));

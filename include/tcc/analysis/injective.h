@@ -11,8 +11,8 @@
 namespace tcc::analysis {
 
 // True only when certain: with everything else fixed, distinct values of `loops` give distinct iterator values of the
-// block. Understands mixed radix sums of loop variables, of constant or symbolic radix, and variables that
-// are taken apart into digits of constant radix.
+// block. Understands mixed radix sums of loop variables, of constant or symbolic radix, variables that
+// are taken apart into digits of constant radix, and digits of one place among all instances, whatever loops make it.
 bool is_injective(ir::Builder& b, const ir::Block& block, std::span<const ir::Loop* const> loops, const Ranges& ranges);
 
 // By how much an index moves with a loop of constant extent, without its sign.
