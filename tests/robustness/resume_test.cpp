@@ -107,6 +107,19 @@ std::string log_of(const std::vector<record::Record>& records) {
   return log;
 }
 
+int64_t ticks_of(const std::string& path) { return static_cast<int64_t>(cli_test::slurp(path + ".ticks").size()); }
+
+// Waits until the run has ticked `ticks` times, or has ended. Moments are counted in steps of the run: in seconds, a
+// machine that becomes faster after the first run would be through before it is killed.
+void wait_for_ticks(pid_t pid, const std::string& path, int64_t ticks) {
+  siginfo_t info{};
+  while (ticks_of(path) < ticks) {
+    REQUIRE(waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0);
+    if (info.si_pid == pid) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
 pid_t start_run(const Sandbox& box, const std::string& path) {
   return box.start(
       {"env", "TCC_TEST_STORE=" + path, std::filesystem::read_symlink("/proc/self/exe").string(), kRunName});
@@ -130,15 +143,19 @@ TEST_CASE("kill -9 at any moment: nothing finished is lost, and the rest is prop
   REQUIRE(whole.exit_code == 0);
   const std::string expected = log_of(records_of(box.str("whole.db")));
   REQUIRE(std::count(expected.begin(), expected.end(), '\n') == 62);
+  const int64_t steps = ticks_of(box.str("whole.db"));
+  REQUIRE(steps >= 62);
 
   Rng rng(2026);
   int killed = 0, in_the_middle = 0;
   for (int i = 0; i < 20; ++i) {
     const std::string path = box.str(fmt::format("run{}.db", i));
-    const double moment = duration * (i + rng.uniform()) / 20;
-    CAPTURE(i, moment, duration);
+    const auto ticks = static_cast<int64_t>(static_cast<double>(steps) * (i + rng.uniform()) / 20);
+    const double pause = rng.uniform() * duration / static_cast<double>(steps);  // somewhere in the step
+    CAPTURE(i, ticks, steps, pause);
     pid_t pid = start_run(box, path);
-    std::this_thread::sleep_for(std::chrono::duration<double>(moment));
+    wait_for_ticks(pid, path, ticks);
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
     kill(pid, SIGKILL);
     const cli_test::Outcome outcome = box.wait(pid);
     if (outcome.exit_code == -SIGKILL)
@@ -146,7 +163,7 @@ TEST_CASE("kill -9 at any moment: nothing finished is lost, and the rest is prop
     else
       REQUIRE(outcome.exit_code == 0);
 
-    const auto begun = static_cast<int64_t>(cli_test::slurp(path + ".ticks").size());
+    const int64_t begun = ticks_of(path);
     const std::vector<record::Record> kept = records_of(path);
     CHECK(static_cast<int64_t>(kept.size()) >= begun - 1);
     CHECK(static_cast<int64_t>(kept.size()) <= begun);
