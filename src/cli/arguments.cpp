@@ -55,6 +55,12 @@ void add_model(Options& options, ModelArguments& model, const char* what, bool r
       .one_of({"f32", "tf32", "f16", "bf16"})
       .show_default()
       .noted(model.given);
+  options
+      .flag(
+          "--fast-math", model.fast_math,
+          "Take floats to be numbers: what comes of NaN is open, and kernels leave out what the rules of ONNX about it "
+          "cost")
+      .noted(model.given);
   add_zoo(options, model);
 }
 

@@ -30,6 +30,7 @@ struct ModelArguments {
   std::string layouts = "plain";
   std::string winograd = "auto";
   std::string precision = "f32";
+  bool fast_math = false;
   std::vector<std::string> given, zoo_given;  // options of models, and of zoo models, that the call has
 };
 

@@ -262,7 +262,8 @@ Result<int> build(const BuildArguments& a) {
                     untuned.size(), plural(static_cast<int64_t>(report.kernels.size()), "kernel"),
                     untuned.size() == 1 ? "is" : "are", sanitize(a.model.model),
                     a.target.name == "host" ? "" : " --target " + untuned[0]->target,
-                    a.model.precision == "f32" ? "" : " --precision " + a.model.precision));
+                    (a.model.precision == "f32" ? "" : " --precision " + a.model.precision) +
+                        (a.model.fast_math ? " --fast-math" : "")));
   for (const driver::KernelChoice* kernel : untuned)
     print_warning(fmt::format("  {} {}{}", kernel->key, kernel->note,
                               kernel->slowdown <= 0 ? ""

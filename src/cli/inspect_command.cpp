@@ -97,8 +97,9 @@ std::string library_text(const std::string& path, const Json& m) {
   std::string text = fmt::format("library  {} '{}', made by tcc {}, ABI {}\n", sanitize(path), text_of(m, "id"),
                                  text_of(m, "tool_version"), m.value("abi_version", 0));
   const std::string precision = text_of(source, "precision");
-  text += fmt::format("model    {}, hash {}{}\n", text_of(source, "model"), text_of(source, "hash"),
-                      precision.empty() ? "" : ", --precision " + precision);
+  text += fmt::format("model    {}, hash {}{}{}\n", text_of(source, "model"), text_of(source, "hash"),
+                      precision.empty() ? "" : ", --precision " + precision,
+                      source.value("fast_math", Json(false)) == Json(true) ? ", --fast-math" : "");
   const bool cpu = text_of(target, "kind") == "cpu";
   const auto features_of = [&](const Json& json) {
     const std::string features = text_of(json, "features");

@@ -121,6 +121,7 @@ Result<driver::ModelSource> parse_model(const ModelArguments& arguments) {
   source.reseed = arguments.reseed;
   source.winograd = arguments.winograd == "auto" ? driver::kAutoForm : arguments.winograd.at(0) - '0';
   source.precision = target::find_precision(arguments.precision).value();
+  source.fast_math = arguments.fast_math;
   source.import_options.external_symlinks = arguments.external_symlinks;
   source.layouts = arguments.layouts == "blocked" ? driver::Layouts::kBlocked
                    : arguments.layouts == "auto"  ? driver::Layouts::kAuto

@@ -149,6 +149,7 @@ Json library_rows(const std::string& path, const Json& m) {
                            row("target", text_of(target, "name") + " " + text_of(target, "features"))});
   if (const std::string precision = text_of(source, "precision"); !precision.empty())
     rows.push_back(row("precision", precision));
+  if (source.value("fast_math", Json(false)) == Json(true)) rows.push_back(row("arithmetic", "--fast-math"));
   if (const std::string toolkit = text_of(m, "cuda_toolkit"); !toolkit.empty()) rows.push_back(row("CUDA", toolkit));
   rows.push_back(row("weights", format_bytes(number_of(m, "weights_bytes"))));
   rows.push_back(row("workspace", format_bytes(number_of(m, "workspace_bytes"))));

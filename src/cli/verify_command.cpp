@@ -122,6 +122,7 @@ Json verification_json(const driver::VerifyReport& report) {
                {"verdict", driver::verdict_name(report.verdict)},
                {"passed", report.passed()},
                {"precision", target::precision_name(report.precision)},
+               {"fast_math", report.fast_math},
                {"tolerance", report.tolerance},
                {"self_test", report.self_test.empty() ? "passed" : report.self_test}};
   if (!report.sizes.empty()) json["sizes"] = report.sizes;
@@ -176,6 +177,7 @@ void print_verification(const VerifyArguments& a, const driver::VerifyReport& re
                   sanitize(report.model), a.expected.empty() && a.against.empty() ? " in double precision" : "");
   if (report.precision != target::Precision::kF32)
     text += fmt::format("built with --precision {}\n", target::precision_name(report.precision));
+  if (report.fast_math) text += "built with --fast-math: results of NaN are open, and none was tried\n";
   text += tensors_text(report);
   for (const driver::VerifyReport& other : report.further) text += tensors_text(other);
   text += fmt::format("self test {}\n", report.self_test.empty() ? "ok" : "FAILED");

@@ -129,6 +129,7 @@ class Joiner {
     if (to_.name.empty()) to_.name = from.name;
     if (to_.sources.empty()) to_.sources = from.sources;
     if (to_.data_files.empty()) to_.data_files = from.data_files;
+    to_.fast_math = from.fast_math;
     for (graph::ValueId id : from.inputs) to_.inputs.push_back(value_of(from, id));
     for (graph::NodeId id : from.order) {
       graph::Node node = from.node(id);

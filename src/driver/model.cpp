@@ -151,6 +151,7 @@ std::string source_to_json(const Model& model, double flops) {
     json["ranges"].push_back({{"name", range.name}, {"low", range.low}, {"high", range.high}, {"tuned", range.tuned}});
   if (source.reseed) json["reseed_weights"] = *source.reseed;
   if (source.precision != target::Precision::kF32) json["precision"] = target::precision_name(source.precision);
+  if (source.fast_math) json["fast_math"] = true;
   if (source.import_options.external_symlinks) json["external_symlinks"] = true;
   for (const graph::DataFile& file : model.graph.data_files)
     json["external_data"][file.location] = record::hash_text(file.hash);
@@ -194,6 +195,7 @@ Result<RecordedSource> source_from_metadata(const std::string& metadata, const s
                                   sanitize(precision)),
                       "build it again with this tcc");
   if (it->contains("reseed_weights")) source.reseed = member_or<uint64_t>(*it, "reseed_weights", 0);
+  source.fast_math = it->value("fast_math", Json(false)) == Json(true);
   source.import_options.external_symlinks = it->value("external_symlinks", Json(false)) == Json(true);
   if (it->contains("shapes") && it->at("shapes").is_object()) {
     for (const auto& [name, shape] : it->at("shapes").items()) {

@@ -180,9 +180,9 @@ struct Inputs {
   std::vector<HostTensor> values;
 };
 
-// `positive`: floats without a domain of their own are near 1.
+// `positive`: floats without a domain of their own are near 1. `fast_math`: all floats are numbers.
 Result<Inputs> make_inputs(const graph::Graph& graph, const std::vector<TensorSpec>& specs,
-                           const VerifyOptions& options, bool positive) {
+                           const VerifyOptions& options, bool positive, bool fast_math) {
   TCC_TRY(const Tensors given, read_tensors(options.inputs, specs, "input"));
   TCC_TRY_VOID(check_tensor_names(options.seeds, specs, "input"));
   TCC_TRY_VOID(check_tensor_names(options.ranges, specs, "input"));
@@ -199,6 +199,7 @@ Result<Inputs> make_inputs(const graph::Graph& graph, const std::vector<TensorSp
       const auto range = options.ranges.find(name);
       const auto seed = options.seeds.find(name);
       graph::InputDomain domain = domains[i];
+      if (fast_math) domain.special = false;
       if (positive && graph::is_float(value.dtype) && !domain.low) domain = {.low = 0.5, .high = 1.5};
       if (range != options.ranges.end()) domain = {.low = range->second.low, .high = range->second.high};
       const HostTensor drawn =
@@ -333,6 +334,7 @@ Result<VerifyReport> verify_at(const std::string& library, const VerifyOptions& 
   report.id = loaded->id();
   report.model = model.source.model;
   report.precision = model.source.precision;
+  report.fast_math = model.source.fast_math;
   report.sizes = sizes;
   TCC_TRY(const graph::RoundingModel rounding, rounding_of(*loaded, report.precision));
   const graph::ReferenceCost cost = graph::bounded_reference_cost(graph);
@@ -345,13 +347,13 @@ Result<VerifyReport> verify_at(const std::string& library, const VerifyOptions& 
     TCC_TRY(auto context, loaded->create_context({.threads = options.threads,
                                                   .keep_denormals = options.keep_denormals,
                                                   .cuda_driver = options.cuda_driver}));
-    TCC_TRY(Inputs inputs, make_inputs(graph, loaded->inputs(), options, false));
+    TCC_TRY(Inputs inputs, make_inputs(graph, loaded->inputs(), options, false, report.fast_math));
     Stopwatch watch;
     const auto reference = [&] { return run_reference(graph, inputs, rounding, options); };
     TCC_TRY(expected, reference());
     // Intermediate values may leave the domains of operators: near 1 few do.
     if (options.inputs.empty() && options.ranges.empty() && says_nothing(expected)) {
-      TCC_TRY(inputs, make_inputs(graph, loaded->inputs(), options, true));
+      TCC_TRY(inputs, make_inputs(graph, loaded->inputs(), options, true, report.fast_math));
       TCC_TRY(expected, reference());
     }
     report.reference_seconds = watch.seconds();

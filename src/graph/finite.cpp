@@ -108,6 +108,8 @@ std::optional<double> largest_magnitude(const Graph& graph, ValueId id) {
 }
 
 bool limits_numbers(const Graph& graph, const Node& node) {
+  if (graph.fast_math && node.op == Op::kBinary) return binary_domain(node.as<BinaryAttrs>().fn) == Domain::kExtremum;
+  if (graph.fast_math && (node.op == Op::kClip || node.op == Op::kRelu)) return true;
   return (node.op == Op::kClip || node.op == Op::kRelu) && largest_magnitude(graph, node.inputs[0]).has_value();
 }
 

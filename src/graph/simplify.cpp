@@ -310,8 +310,20 @@ Result<void> fold_batch_norm(Graph& graph) {
   return {};
 }
 
+namespace {
+
+// Marks the graph, and drops the attribute for which a reduction looks at its elements again.
+void allow_fast_math(Graph& graph) {
+  graph.fast_math = true;
+  for (NodeId id : graph.order)
+    if (auto* reduce = std::get_if<ReduceAttrs>(&graph.node(id).attrs)) reduce->keeps_nan = false;
+}
+
+}  // namespace
+
 Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions& options) {
   TCC_TRY_VOID(infer_shapes(graph));
+  if (options.fast_math) allow_fast_math(graph);
   eliminate(graph);
   quantize_products(graph, {options.layouts ? kByteGroup : 1, options.signed_bytes});
   TCC_TRY_VOID(fold_constants(graph, evaluator));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "fast_math.h"
 #include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 
@@ -241,7 +242,8 @@ void GroupNest::build(Task& task) {
     nests.push_back(stage.emit(stage.name, out));
     if (stage.result != graph::kNone) tensors_[stage.result] = out;
   }
-  task.kernel = kernel_.finish(b().seq(nests));
+  const Stmt root = b().seq(nests);
+  task.kernel = kernel_.finish(graph_.fast_math ? take_floats_as_numbers(b(), root) : root);
   // The first block that does more than pad.
   std::vector<const Block*> blocks = collect_blocks(task.kernel.root);
   bool pads = blocks.size() > 1 && name_hint(task.kernel, blocks[0]->id) == kPadBlock &&

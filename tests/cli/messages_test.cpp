@@ -179,6 +179,7 @@ const std::vector<Message> kMessages = {
     // Libraries.
     {"run out/libnone.so --random", 1, "'out/libnone.so'", "expected a library", "does not exist", "tcc build"},
     {"verify out/libmlp.so --precision f16", 2, "--precision", "expected a model", "found the library 'out/libmlp.so'", "tcc build MODEL --precision"},
+    {"verify out/libmlp.so --fast-math", 2, "--fast-math", "expected a model", "found the library 'out/libmlp.so'", "tcc build MODEL --fast-math"},
     {"bench out/libmlp.so --db mine.db", 2, "--db", "expected a model", "found the library 'out/libmlp.so'", "leave --db out"},
     {"run out/libmlp.so --random --batch 1", 2, "--batch", "expected a model", "found the library 'out/libmlp.so'", "leave --batch out"},
     {"build zoo:mlp -o x.npy", 1, "'x.npy'", "folder", "cannot create", "check the name"},

@@ -1,6 +1,8 @@
 // --precision: the tasks of lowered networks, targets that take it, the metadata of libraries.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
+#include <string>
 
 #include "skip.h"
 #include "tcc/driver/compile.h"
@@ -179,6 +181,39 @@ TEST_CASE("a library's metadata holds the precision") {
   auto unknown = source_from_metadata(R"({"source": {"model": "zoo:mlp", "precision": "f8"}})", "lib.so");
   REQUIRE_FALSE(unknown.has_value());
   CHECK(unknown.error().message.find("f8") != std::string::npos);
+}
+
+TEST_CASE("a library's metadata holds --fast-math") {
+  for (bool fast : {false, true}) {
+    Model model = load("zoo:mlp", Precision::kF32);
+    model.source.fast_math = fast;
+    auto recorded = source_from_metadata("{\"source\": " + source_to_json(model, 1) + "}", "lib.so");
+    REQUIRE(recorded.has_value());
+    CHECK(recorded->source.fast_math == fast);
+  }
+}
+
+TEST_CASE("tasks of a model with --fast-math have keys of their own where their kernels differ") {
+  Model model = load("zoo:mobilenet_v2", Precision::kF32);
+  const target::Target host = target::host_target();
+  std::set<std::string> exact;
+  auto plain = make_program(model, host);
+  REQUIRE(plain.has_value());
+  for (const task::Task& t : plain->tasks.tasks) exact.insert(t.key);
+  model.source.fast_math = true;
+  auto fast = make_program(model, host);
+  REQUIRE(fast.has_value());
+  REQUIRE(fast->tasks.tasks.size() == plain->tasks.tasks.size());
+  int64_t shared = 0, clipped = 0;
+  for (const task::Task& t : fast->tasks.tasks) {
+    const bool clips = t.workload.find("clip") != std::string::npos;
+    INFO(t.workload);
+    CHECK((exact.count(t.key) == 0) == clips);
+    clipped += clips;
+    shared += !clips;
+  }
+  CHECK(clipped > 0);
+  CHECK(shared > 0);
 }
 
 TEST_CASE("a library in bf16 is held against the model in double") {

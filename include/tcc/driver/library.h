@@ -80,6 +80,7 @@ struct VerifyReport {
   std::vector<TensorRange> inputs;
   std::vector<OutputCheck> outputs;
   target::Precision precision = target::Precision::kF32;  // that the library was built with
+  bool fast_math = false;                                 // so with --fast-math
   double tolerance = 0;  // as a share of its scale, the most that any output's worst element was allowed
   double reference_seconds = 0;
   std::string self_test;  // what the library's own test says; "" when it passes

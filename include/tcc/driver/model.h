@@ -34,6 +34,7 @@ struct ModelSource {
   Layouts layouts = Layouts::kPlain;          // --layouts
   int64_t winograd = kAutoForm;               // --winograd: 2 or 4; 0: every convolution keeps its direct form
   target::Precision precision = target::Precision::kF32;  // --precision
+  bool fast_math = false;                                 // --fast-math: see graph::Graph::fast_math
   // --dim NAME=LOW..HIGH: dimensions whose size is known at run time. The model is imported at the largest sizes.
   std::vector<graph::DimRange> ranges;
 };

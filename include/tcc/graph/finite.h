@@ -12,7 +12,8 @@ namespace tcc::graph {
 // value may be infinite or NaN, it has another type, or too many nodes make it to follow them.
 std::optional<double> largest_magnitude(const Graph& graph, ValueId id);
 
-// A Clip or Relu whose operand cannot be NaN: kernels compute it by minimum and maximum, which read the operand once.
+// A Clip or Relu whose operand cannot be NaN, or may be taken to be a number (Graph::fast_math): kernels compute it by
+// minimum and maximum, which read the operand once. With fast_math Max and Min, too.
 bool limits_numbers(const Graph& graph, const Node& node);
 
 }  // namespace tcc::graph

@@ -321,6 +321,8 @@ struct Graph {
   std::vector<Node> nodes;                // by NodeId
   std::vector<NodeId> order;              // the live nodes, topologically sorted
   std::vector<SourceNode> sources;        // of the model's file; empty where the graph is from no file
+  // Kernels may take every float to be a number: what they make of NaN is open. References keep the rules of ONNX.
+  bool fast_math = false;
 
   const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }
   Value& value(ValueId id) { return values.at(static_cast<size_t>(id)); }

@@ -126,6 +126,7 @@ struct OptimizeOptions {
   std::optional<DType> precision;      // f16 or bf16: see lower_precision; nothing: as the model says
   bool transpose_weights = false;      // see transpose_weights
   bool signed_bytes = false;           // see quantize_products
+  bool fast_math = false;              // see Graph::fast_math
 };
 // As many neighbors along a sum of products of 8 bits are multiplied at once: dot products of CPUs and GPUs.
 inline constexpr int64_t kByteGroup = 4;
