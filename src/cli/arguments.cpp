@@ -56,10 +56,8 @@ void add_model(Options& options, ModelArguments& model, const char* what, bool r
       .show_default()
       .noted(model.given);
   options
-      .flag(
-          "--fast-math", model.fast_math,
-          "Take floats to be numbers: what comes of NaN is open, and kernels leave out what the rules of ONNX about it "
-          "cost")
+      .flag("--fast-math", model.fast_math,
+            "Take floats to be numbers: results of NaN are open, and kernels leave out what ONNX's rules about it cost")
       .noted(model.given);
   add_zoo(options, model);
 }

@@ -213,9 +213,51 @@ class ErrorOfNode {
     }
   }
 
+  // How rounding errors of a sum of K terms grow, for each result. Independent ones grow with sqrt(K). A number that is
+  // added again and again is rounded the same way each time, as long as the sum has the same exponent: m equal terms
+  // give m times the error of one, and those of different numbers are independent. Zeros are added without error.
+  // Nothing grows faster than K, the bound of any order of the terms.
+  Doubles growth() {
+    const double terms = static_cast<double>(std::max<int64_t>(error_.terms, 1)), root = std::sqrt(terms);
+    Doubles grown(out_.data.size(), root);
+    const auto* reduce = std::get_if<ReduceAttrs>(&node_.attrs);
+    if (reduce == nullptr || 4 * root >= terms) return grown;
+    const Shape& shape = in(0).shape;
+    const std::vector<int64_t> strides = dense_strides(shape);
+    // Positions of the kept axes and of the reduced ones, in row-major order.
+    std::vector<int64_t> starts{0}, steps{0};
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      const bool reduced =
+          std::find(reduce->axes.begin(), reduce->axes.end(), static_cast<int64_t>(axis)) != reduce->axes.end();
+      std::vector<int64_t>& list = reduced ? steps : starts;
+      std::vector<int64_t> longer;
+      for (int64_t base : list)
+        for (int64_t i = 0; i < shape[axis]; ++i) longer.push_back(base + i * strides[axis]);
+      list = std::move(longer);
+    }
+    TCC_CHECK(starts.size() == grown.size(), "reduction of {} results from {} rows", grown.size(), starts.size());
+    pool_.parallel_for(std::ssize(starts), [&](int64_t row, int) {
+      Doubles values;
+      for (int64_t step : steps)
+        if (const double v = in(0).data[static_cast<size_t>(starts[static_cast<size_t>(row)] + step)]; v != 0)
+          values.push_back(v);
+      std::sort(values.begin(), values.end());
+      double squares = 0;
+      for (size_t i = 0, end = 0; i < values.size(); i = end) {
+        for (end = i + 1; end < values.size() && values[end] == values[i]; ++end) {
+        }
+        squares += static_cast<double>(end - i) * static_cast<double>(end - i);
+      }
+      double& g = grown[static_cast<size_t>(row)];
+      g = std::max(g, std::min(std::sqrt(squares), terms / 4));
+    });
+    return grown;
+  }
+
   void sum() {
     error_.terms = sum_terms();
     const double root = std::sqrt(static_cast<double>(std::max<int64_t>(error_.terms, 1)));
+    const Doubles growths = growth();
     const bool product = op_class(node_.op) == OpClass::kContraction;
     double grown = 1;
     if (node_.op == Op::kConv && node_.as<ConvAttrs>().kernel == std::vector<int64_t>{3, 3}) grown = model_.winograd;
@@ -223,11 +265,11 @@ class ErrorOfNode {
     const HostTensor scale = magnitudes();
     for (size_t i = 0; i < out_.data.size(); ++i) {
       const double s = finite_magnitude(scale.data[i]), y = finite_magnitude(out_.data[i]);
-      error_.allowed[i] += grown * (4 * u_ * root + 2 * operand) * s;
+      error_.allowed[i] += grown * (4 * u_ * growths[i] + 2 * operand) * s;
       // Partial sums of random signs grow with the root, those of one sign with the number of terms.
       // Roundings of operands are independent, whatever their signs: about sqrt(2/3) operand s / sqrt(K), twice that
       // here.
-      error_.typical[i] += grown * (u_ * (s + root * y) + 1.6 * operand * s / root);
+      error_.typical[i] += grown * (u_ * (s + growths[i] * y) + 1.6 * operand * s / root);
     }
   }
 

@@ -58,3 +58,44 @@ TEST_CASE("the bound of a single element holds where the random errors of one ru
     CHECK((*bounded)[0].allowed[0] <= 32 * unit_roundoff(DType::kF32) * twice);
   }
 }
+
+TEST_CASE("the bound of a sum of equal numbers holds for the sum in order, and that of different ones is as before") {
+  constexpr int64_t kTerms = 1296, kOthers = 96;
+  Rng rng(5);
+  for (Op op : {Op::kReduceSum, Op::kReduceMean}) {
+    for (bool equal : {false, true}) {
+      INFO(op_name(op) << (equal ? " equal" : " different"));
+      Graph g;
+      const ValueId x = g.add_input("x", DType::kF32, {2, kTerms, 3});
+      g.add_output(*g.add_node(op, ReduceAttrs{{1}, false}, {x}, "sum"), "y");
+      HostTensor input{{2, kTerms, 3}, std::vector<double>(2 * kTerms * 3)};
+      int64_t worse = 0;
+      for (int trial = 0; trial < 20; ++trial) {
+        const auto common = static_cast<float>(0.5 + rng.uniform());
+        for (int64_t i = 0; i < std::ssize(input.data); ++i) {
+          const bool other = !equal || i / 3 % kTerms % (kTerms / kOthers) == 0;
+          input.data[static_cast<size_t>(i)] = other ? static_cast<float>(0.5 + rng.uniform()) : common;
+        }
+        auto bounded = run_bounded_reference(g, {input}, {}, 1);
+        REQUIRE(bounded);
+        const BoundedTensor& y = (*bounded)[0];
+        REQUIRE(y.value.data.size() == 6);
+        for (size_t r = 0; r < 6; ++r) {
+          float sum = 0;
+          for (int64_t k = 0; k < kTerms; ++k)
+            sum += static_cast<float>(input.data[(r / 3 * kTerms + static_cast<size_t>(k)) * 3 + r % 3]);
+          if (op == Op::kReduceMean) sum /= static_cast<float>(kTerms);
+          CHECK(std::fabs(sum - y.value.data[r]) <= y.allowed[r]);
+          // What independent roundings explain.
+          const double independent =
+              (4 * std::sqrt(static_cast<double>(kTerms)) + 2) * unit_roundoff(DType::kF32) * y.value.data[r];
+          worse += std::fabs(sum - y.value.data[r]) > independent;
+          if (!equal) CHECK(y.allowed[r] <= 1.01 * independent);
+          // And no more than any order of the terms may give.
+          CHECK(y.allowed[r] <= (kTerms + 3) * unit_roundoff(DType::kF32) * y.value.data[r]);
+        }
+      }
+      CHECK((worse > 0) == equal);
+    }
+  }
+}
