@@ -332,7 +332,9 @@ void fold_transposes(Graph& graph) {
   TransposeFolder(graph).run();
 }
 
-int64_t transpose_weights(Graph& graph) {
+namespace {
+
+int64_t transpose_weights_of(Graph& graph, DType type) {
   std::unordered_map<ValueId, ValueId> transposed;
   const std::vector<NodeId> order = std::move(graph.order);
   graph.order.clear();
@@ -340,7 +342,7 @@ int64_t transpose_weights(Graph& graph) {
   for (NodeId id : order) {
     Node node = graph.node(id);
     const ValueId weights = node.op == Op::kGemm && !node.as<GemmAttrs>().trans_b ? node.inputs[1] : kNone;
-    if (weights != kNone && graph.value(weights).is_constant() && graph.value(weights).dtype == DType::kF32) {
+    if (weights != kNone && graph.value(weights).is_constant() && graph.value(weights).dtype == type) {
       auto [made, fresh] = transposed.emplace(weights, kNone);
       if (fresh)
         made->second =
@@ -355,6 +357,16 @@ int64_t transpose_weights(Graph& graph) {
     graph.order.push_back(id);
   }
   return count;
+}
+
+}  // namespace
+
+int64_t transpose_weights(Graph& graph) {
+  return transpose_weights_of(graph, DType::kF32);
+}
+
+int64_t transpose_byte_weights(Graph& graph) {
+  return transpose_weights_of(graph, DType::kI8);
 }
 
 }  // namespace tcc::graph

@@ -336,6 +336,7 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
   TCC_TRY_VOID(fold_batch_norm(graph));
   flatten_convolutions(graph);
   if (options.transpose_weights && transpose_weights(graph) > 0) TCC_TRY_VOID(fold_constants(graph, nullptr));
+  if (options.signed_bytes && transpose_byte_weights(graph) > 0) TCC_TRY_VOID(fold_constants(graph, nullptr));
   if (options.precision) {
     eliminate(graph);
     lower_precision(graph, *options.precision);

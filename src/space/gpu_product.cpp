@@ -81,12 +81,15 @@ bool has_boxes(const ProductForm& p) {
                      [&](const Load* l) { return is_box(*l, i, k) || is_box(*l, k, j); });
 }
 
-// The terms of the second operand's rows are neighbors in memory.
+// Neighbors of the second operand in memory are terms of one column, not columns.
 bool ends_in_terms(const ProductForm& p) {
-  if (!p.boxes) return false;
   const auto& iters = p.nest.block->iters;
-  for (const analysis::Operand& o : p.nest.operands)
-    if (o.moves[p.columns[0]]) return mentions(o.load->indices.back(), iters[p.sums[0]].id);
+  for (const analysis::Operand& o : p.nest.operands) {
+    if (!o.moves[p.columns[0]]) continue;
+    auto moves_last = [&](size_t i) { return mentions(o.load->indices.back(), iters[i].id); };
+    return std::any_of(p.sums.begin(), p.sums.end(), moves_last) &&
+           std::none_of(p.columns.begin(), p.columns.end(), moves_last);
+  }
   return false;
 }
 

@@ -92,7 +92,8 @@ Ways gpu_tensor_core(const Schedule& state, const target::Target& target, const 
     for (const MatrixRow& row : matrix_rows(form->type, target, options.gpu.allow_tf32 || found.kernel().tf32)) {
       // The first one that tensorize accepts is taken.
       const bool made = ways.attempt(found, [&](Schedule& s) {
-        const std::optional<GpuProductNest> product = make_product(s, *form, row);
+        // No instruction transposes tiles of bytes as it loads them: their terms stay side by side.
+        const std::optional<GpuProductNest> product = make_product(s, *form, row, type_bytes(form->type) == 1);
         return product && tile(s, *product, row, options.gpu);
       });
       if (made) break;

@@ -9,6 +9,7 @@
 #include "tcc/driver/tensor_file.h"
 
 using namespace cli_test;
+using Json = nlohmann::json;
 using Catch::Matchers::Contains;
 
 namespace {
@@ -169,6 +170,21 @@ TEST_CASE("weights behind a symbolic link are read when that is allowed, by veri
   CHECK_THAT(refused.err, Contains("--allow-external-symlinks"));
   REQUIRE(box.tcc({"build", "linked.onnx", "-q", "-o", "out", "--allow-external-symlinks"}).exit_code == 0);
   CHECK(box.tcc({"verify", "out/liblinked.so"}).exit_code == 0);
+}
+
+TEST_CASE("a library remembers that it was built with --fast-math", "[cli]") {
+  Sandbox box;
+  REQUIRE(box.tcc({"build", "zoo:mlp", "-q", "-o", "exact"}).exit_code == 0);
+  REQUIRE(box.tcc({"build", "zoo:mlp", "-q", "-o", "fast", "--fast-math"}).exit_code == 0);
+  for (const bool fast : {false, true}) {
+    const std::string library = fast ? "fast/libmlp.so" : "exact/libmlp.so";
+    INFO(library);
+    const Outcome verified = box.tcc({"verify", library});
+    CHECK(verified.exit_code == 0);
+    CHECK((verified.out.find("built with --fast-math") != std::string::npos) == fast);
+    CHECK(Json::parse(box.tcc({"verify", library, "--json"}).out).at("fast_math") == fast);
+    CHECK((box.tcc({"inspect", library}).out.find(", --fast-math") != std::string::npos) == fast);
+  }
 }
 
 TEST_CASE("inspect says what is in a library", "[cli]") {

@@ -191,11 +191,14 @@ TEST_CASE("PTX of hand-written kernels equals the interpreter", "[emulation]") {
 TEST_CASE("PTX of products of bytes by tensor cores equals the reference", "[emulation]") {
   if (skipped()) return;
   const bool soak = std::getenv("TCC_SOAK") != nullptr;
-  int64_t ran = 0, products = 0;
-  for (const bool transposed : {false, true}) {
-    const task::Task task = tcc::testing::make_byte_product(37, 24, 100, transposed);
+  int64_t ran = 0, products = 0, side_by_side = 0;
+  const std::vector<task::Task> tasks = {tcc::testing::make_byte_product(37, 24, 100, false),
+                                         tcc::testing::make_byte_product(37, 24, 100, true),
+                                         tcc::testing::make_byte_scores(2, 37, 24, 100)};
+  for (size_t at = 0; at < tasks.size(); ++at) {
+    const task::Task& task = tasks[at];
     const Reference reference(task.kernel, 0);  // sums of integers are exact
-    Rng rng(transposed ? 31 : 32);
+    Rng rng(32 - at);
     for (const schedule::Trace& trace : space::generate_space(task.kernel, gpu("a100"))) {
       std::vector<int64_t> decisions = trace.decisions;
       for (int draw = 0, done = 0; draw < 12 && done < (soak ? 12 : 2); ++draw) {
@@ -205,13 +208,20 @@ TEST_CASE("PTX of products of bytes by tensor cores equals the reference", "[emu
         auto lowered = lower::lower(*scheduled, gpu("a100"), ir::Stage::kLowered, arena);
         if (!lowered) continue;
         check(reference, *lowered, gpu("a100"), schedule::print_trace(trace), static_cast<uint64_t>(draw) + 1);
-        products += ir::print(*lowered).find("mma.m16n8k32.i32.i8") != std::string::npos;
+        const std::string text = ir::print(*lowered);
+        const bool multiplies = text.find("mma.m16n8k32.i32.i8") != std::string::npos;
+        const bool terms = text.find("mma.m16n8k32.i32.i8.bt") != std::string::npos;
+        // Both fragments of terms side by side are loaded as whole tiles.
+        if (terms) CHECK(text.find("ldmatrix", text.find("ldmatrix") + 1) != std::string::npos);
+        CHECK(terms == (multiplies && at > 0));
+        products += multiplies, side_by_side += terms;
         ++done, ++ran;
       }
     }
   }
   WARN(ran << " ran, " << products << " by tensor cores");
-  CHECK(products > 0);
+  CHECK(products > side_by_side);
+  CHECK(side_by_side > 0);
 }
 
 TEST_CASE("PTX: a launch whose blocks wait for each other is cooperative, and a flag that nobody raises is found",

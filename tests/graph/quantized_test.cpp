@@ -322,3 +322,29 @@ TEST_CASE("limits of what several read, and scales of floats, stay where they ar
                         [&](NodeId id) { return net.g.node(id).op == Op::kDiv; }) == 1);
   }
 }
+
+TEST_CASE("weights of products of signed bytes have their terms side by side") {
+  for (bool is_signed : {false, true}) {
+    Net net;
+    const ValueId x = net.floats(net.g.add_input("a", DType::kU8, {3, 8}), {}, {9}, {0.5});
+    const ValueId w = net.floats(net.bytes(DType::kI8, {8, 4}), {}, {}, {0.25});
+    net.g.add_output(net.node(Op::kMatMul, MatMulAttrs{}, {x, w}), "y");
+    const std::vector<HostTensor> inputs = inputs_of(net.g);
+    const auto want = run_reference(net.g, inputs, 1);
+    auto evaluator = reference_evaluator();
+    REQUIRE(optimize(net.g, evaluator.get(), {.signed_bytes = is_signed}));
+    const auto got = run_reference(net.g, inputs, 1);
+    REQUIRE((want.has_value() && got.has_value()));
+    CHECK(got->at(0).data == want->at(0).data);
+    int64_t products = 0;
+    for (NodeId id : net.g.order) {
+      const Node& node = net.g.node(id);
+      if (node.op != Op::kGemm) continue;
+      ++products;
+      CHECK(node.as<GemmAttrs>().trans_b == is_signed);
+      CHECK(net.g.value(node.inputs[1]).is_constant());
+      CHECK(net.g.value(node.inputs[1]).shape == (is_signed ? Shape{4, 8} : Shape{8, 4}));
+    }
+    CHECK(products == 1);
+  }
+}

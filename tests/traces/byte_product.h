@@ -39,4 +39,36 @@ inline task::Task make_byte_product(int64_t m, int64_t n, int64_t k, bool transp
   return t;
 }
 
+// The same for each head, C[h, i, j] = sum A[i, h, k] B[j, h, k], as scores of an attention are: terms are neighbors in
+// both operands, columns are not.
+inline task::Task make_byte_scores(int64_t heads, int64_t m, int64_t n, int64_t k) {
+  const std::string text = fmt::format(R"(kernel built {{
+  input A: i8[{1}, {0}, {3}]
+  input B: i8[{2}, {0}, {3}]
+  output C: i32[{0}, {1}, {2}]
+  for h in {0} {{
+    for i in {1} {{
+      for j in {2} {{
+        for k in {3} {{
+          block gemm(vh: spatial {0} = h, vi: spatial {1} = i, vj: spatial {2} = j, vk: reduce {3} = k) reduce(sum) {{
+            init {{
+              C[vh, vi, vj] = 0i32
+            }}
+            C[vh, vi, vj] = C[vh, vi, vj] + i32(A[vi, vh, vk]) * i32(B[vj, vh, vk])
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+)",
+                                       heads, m, n, k);
+  auto kernel = ir::parse(text);
+  TCC_CHECK(kernel.has_value(), "{}", kernel ? "" : kernel.error().message);
+  task::Task t;
+  t.workload = fmt::format("matmul {}x{}x{}x{} i8", heads, m, n, k);
+  t.kernel = *kernel;
+  return t;
+}
+
 }  // namespace tcc::testing
