@@ -628,6 +628,7 @@ std::vector<FloatProduct> quantize_products(Graph& graph, const ByteOptions& opt
   std::vector<FloatProduct> left = ProductQuantizer(graph, options).run();
   remove_dead_nodes(graph);
   simplify_requantization(graph);
+  read_flipped_bytes(graph);
   return left;
 }
 

@@ -348,3 +348,31 @@ TEST_CASE("weights of products of signed bytes have their terms side by side") {
     CHECK(products == 1);
   }
 }
+
+TEST_CASE("bytes that a product takes with the other sign are stored in that one only") {
+  for (bool is_signed : {false, true}) {
+    INFO((is_signed ? "products of i8" : "products of u8"));
+    const DType stored = is_signed ? DType::kU8 : DType::kI8;
+    Net net;
+    // One tensor of bytes goes into a product, and into a sum of floats.
+    ValueId x = net.node(Op::kDiv, NoAttrs{},
+                         {net.g.add_input("x", DType::kF32, {3, 8}), net.constant(DType::kF32, {}, {0.05})});
+    x = net.node(Op::kUnary, UnaryAttrs{UnaryFn::kRound}, {x});
+    x = net.node(Op::kClip, ClipAttrs{is_signed ? 0.0 : -128.0, is_signed ? 255.0 : 127.0}, {x});
+    x = net.node(Op::kCast, CastAttrs{stored}, {x});
+    const ValueId w = net.floats(net.bytes(DType::kI8, {8, 8}), {}, {}, {0.25});
+    const ValueId product = net.node(Op::kMatMul, MatMulAttrs{}, {net.floats(x, {}, {3}, {0.05}), w});
+    net.g.add_output(net.node(Op::kAdd, NoAttrs{}, {product, net.floats(x, {}, {3}, {0.05})}), "y");
+    const std::vector<HostTensor> inputs = inputs_of(net.g);
+    const auto want = run_reference(net.g, inputs, 1);
+    auto evaluator = reference_evaluator();
+    REQUIRE(optimize(net.g, evaluator.get(), {.signed_bytes = is_signed}));
+    const auto got = run_reference(net.g, inputs, 1);
+    REQUIRE((want.has_value() && got.has_value()));
+    for (size_t i = 0; i < want->at(0).data.size(); ++i)
+      CHECK(got->at(0).data[i] == Approx(want->at(0).data[i]).epsilon(1e-12).margin(1e-12));
+    const std::vector<FusionGroup> groups = fuse(net.g);
+    CHECK(groups.size() == 2);
+    for (const FusionGroup& group : groups) CHECK(net.g.value(group.output).dtype != stored);
+  }
+}
