@@ -247,11 +247,12 @@ std::vector<std::string> unmet_conditions_of_tensor_cores(const Kernel& kernel, 
       for (Type t : {Type::kF16, Type::kBF16, Type::kI8})
         if (!matrix_rows(t, target, false).empty())
           types += fmt::format("{}{}", types.empty() ? "" : ", ", type_name(t));
-      unmet.push_back(types.empty()
-                          ? fmt::format("{} has no matrix instruction that this version knows", target.name)
-                          : fmt::format("the tensor cores of {} multiply {}, not {}: convert the model to one "
-                                        "of them",
-                                        target.name, types, type_name(a)));
+      unmet.push_back(
+          types.empty()
+              ? fmt::format("{} has no matrix instruction that this version knows", target.name)
+              : fmt::format("the matrix instructions of {} in use here multiply {}, not {}: convert the model to one "
+                            "of them",
+                            target.name, types, type_name(a)));
     }
   }
   return unmet;

@@ -198,7 +198,7 @@ TEST_CASE("what keeps a GPU's matrix instructions away is said", "[gpu_space]") 
   CHECK(why(product, "v100").empty());
   CHECK_THAT(why(product, "k80"), Catch::Contains("k80 has no matrix instruction that this version knows"));
   CHECK_THAT(why(task::make_gemm({.m = 33, .n = 64, .k = 64, .dtype = graph::DType::kBF16}), "v100"),
-             Catch::Contains("the tensor cores of v100 multiply f16, not bf16"));
+             Catch::Contains("the matrix instructions of v100 in use here multiply f16, not bf16"));
   CHECK_THAT(why(task::make_gemm({.m = 33, .n = 64, .k = 64}), "a100"),
              Catch::Contains("with --precision tf32, or convert the model with --precision f16 or bf16"));
   CHECK(why(tcc::testing::allow_tf32(task::make_gemm({.m = 33, .n = 64, .k = 64})), "a100").empty());
