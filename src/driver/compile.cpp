@@ -59,6 +59,18 @@ std::optional<graph::LayoutModel> layout_model(Layouts layouts, const target::Ta
   return model;
 }
 
+// Layouts of convolutions of bytes on GPUs. With channels side by side, 32 for one matrix instruction, copies into
+// shared memory have 16 bytes, and fragments are loaded as tiles. Else each byte of the image is copied by itself. The
+// share is that of instructions of a convolution of 3x3 and 32 channels, as the emulation counts them, in both layouts.
+// The other numbers are the model's own: 10 operations take as long as a byte of memory.
+std::optional<graph::LayoutModel> byte_layouts(const target::Target& target) {
+  if (!target.is_cuda() || !target.cuda.features.mma_m16n8k16) return std::nullopt;
+  graph::LayoutModel model;
+  model.block = 32;
+  model.plain_efficiency = 0.6;
+  return model;
+}
+
 // Before anything is compiled: a target that no library can be built for.
 Result<void> check_buildable(std::span<const target::Target> targets) {
   for (const target::Target& target : targets) {
@@ -122,6 +134,7 @@ Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, cons
   graph::OptimizeOptions options;
   const bool asks = source.layouts == Layouts::kPlain && convolves_bytes(graph);
   options.layouts = layout_model(asks ? Layouts::kAuto : source.layouts, target);
+  if (asks && !options.layouts) options.layouts = byte_layouts(target);
   options.winograd = source.winograd == kAutoForm ? 0 : source.winograd;
   options.winograd_transform = target::core_model(target).winograd_transform;
   if (source.precision == target::Precision::kF16) options.precision = graph::DType::kF16;

@@ -247,11 +247,14 @@ class LayoutPass {
   bool is_blocked(const std::optional<size_t>& question) const { return question && blocked_[*question] != 0; }
 
   // --- rewriting: a value may exist in either layout, or both
+  // The bytes of both layouts are the same.
+  static bool is_one_position(const Shape& own) { return element_count(Shape(own.begin() + 2, own.end())) == 1; }
   ValueId plain(ValueId id) {
     auto [it, fresh] = plain_.emplace(id, id);
     auto other = blocks_.find(id);
     if (!fresh || other == blocks_.end()) return it->second;
     const Shape own = shape(id);
+    if (is_one_position(own)) return plain_[id] = emit_reshape(graph_, other->second, own);
     std::vector<int64_t> perm{0, 1, static_cast<int64_t>(own.size())};
     for (size_t i = 2; i < own.size(); ++i) perm.push_back(static_cast<int64_t>(i));
     const std::string name = graph_.value(id).name;
@@ -262,6 +265,12 @@ class LayoutPass {
     if (auto it = blocks_.find(id); it != blocks_.end()) return it->second;
     const Shape own = shape(id);
     const int64_t block = block_of(own);
+    if (is_one_position(own)) {
+      Shape same(own.size(), 1);
+      same[0] = own[0], same[1] = own[1] / block;
+      same.push_back(block);
+      return blocks_[id] = emit_reshape(graph_, plain(id), same);
+    }
     Shape split{own[0], own[1] / block, block};
     split.insert(split.end(), own.begin() + 2, own.end());
     std::vector<int64_t> perm{0, 1};

@@ -86,7 +86,10 @@ bool ends_in_terms(const ProductForm& p) {
   const auto& iters = p.nest.block->iters;
   for (const analysis::Operand& o : p.nest.operands) {
     if (!o.moves[p.columns[0]]) continue;
-    auto moves_last = [&](size_t i) { return mentions(o.load->indices.back(), iters[i].id); };
+    // Behind axes of one element, such as those of a window of 1x1.
+    size_t last = o.load->indices.size() - 1;
+    while (last > 0 && is_int(o.load->indices[last])) --last;
+    auto moves_last = [&](size_t i) { return mentions(o.load->indices[last], iters[i].id); };
     return std::any_of(p.sums.begin(), p.sums.end(), moves_last) &&
            std::none_of(p.columns.begin(), p.columns.end(), moves_last);
   }

@@ -183,6 +183,25 @@ TEST_CASE("a library's metadata holds the precision") {
   CHECK(unknown.error().message.find("f8") != std::string::npos);
 }
 
+TEST_CASE("convolutions of bytes have their channels side by side on GPUs that multiply them by matrix instructions") {
+  for (const char* name : {"a100", "h200", "v100"}) {
+    INFO(name);
+    auto program = make_program(load("zoo:mobilenet_v2-int8", Precision::kF32), find(name));
+    REQUIRE(program.has_value());
+    const bool blocks = find(name).cuda.features.mma_m16n8k16;
+    int64_t convolutions = 0, blocked = 0, conversions = 0;
+    for (const task::Task& t : program->tasks.tasks) {
+      const bool conv = t.workload.starts_with("conv2d");
+      convolutions += conv;
+      blocked += conv && t.workload.find(" blocks of ") != std::string::npos;
+      conversions += t.workload.starts_with("transpose");
+    }
+    CHECK(convolutions > 20);
+    CHECK(blocked == (blocks ? convolutions : 0));
+    CHECK(conversions == (blocks ? 1 : 0));  // of the image; the results have one position
+  }
+}
+
 TEST_CASE("a library's metadata holds --fast-math") {
   for (bool fast : {false, true}) {
     Model model = load("zoo:mlp", Precision::kF32);

@@ -174,5 +174,19 @@ TEST_CASE("GPUs multiply signed bytes, by matrix instructions where they have th
     const ByteConv conv{
         .channels = 8, .filters = 16, .size = {6, 5}, .kernel = {3, 3}, .pad = 1, .zero = -3, .left = DType::kI8};
     CHECK(check_draws(make_task(conv), target) > 0);
+    // Channels side by side: the copies of both operands into shared memory have vectors.
+    for (int64_t kernel : {1, 3}) {
+      const task::Task blocked = make_task({.channels = 64,
+                                            .filters = 32,
+                                            .size = {6, 5},
+                                            .kernel = {kernel, kernel},
+                                            .pad = kernel / 2,
+                                            .block_in = 32,
+                                            .block_out = 32,
+                                            .zero = -3,
+                                            .left = DType::kI8});
+      CHECK(check_draws(blocked, target) > 0);
+      CHECK((count_calls(blocked, target) > 0) == has_rows);
+    }
   }
 }
