@@ -64,7 +64,7 @@ std::optional<graph::LayoutModel> layout_model(Layouts layouts, const target::Ta
 // share is that of instructions of a convolution of 3x3 and 32 channels, as the emulation counts them, in both layouts.
 // The other numbers are the model's own: 10 operations take as long as a byte of memory.
 std::optional<graph::LayoutModel> byte_layouts(const target::Target& target) {
-  if (!target.is_cuda() || !target.cuda.features.mma_m16n8k16) return std::nullopt;
+  if (!target.cuda.features.mma_m16n8k16) return std::nullopt;
   graph::LayoutModel model;
   model.block = 32;
   model.plain_efficiency = 0.6;

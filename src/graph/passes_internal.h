@@ -37,7 +37,8 @@ int64_t transpose_byte_weights(Graph& graph);
 // operators (requantize.cpp).
 void simplify_requantization(Graph& graph);
 
-// Numbers of 8 bits in both signs, where one is read as wider numbers only, are stored in the other (flipped_bytes.cpp).
+// Numbers of 8 bits in both signs, of which one is read as wider numbers only, are stored in the other
+// (flipped_bytes.cpp).
 void read_flipped_bytes(Graph& graph);
 
 // N,C,spatial... of a shape whose channels are in blocks of `block`, and back. The extents must fit.

@@ -2,8 +2,10 @@
 //
 // The error of one operator, on exact inputs, is bounded as the tuner's gate bounds it (tcc/measure/task.h):
 // 2 u_out |y| + 4 u sqrt(K) S for sums, with u the unit roundoff of the computing type, u_out that of the output's
-// type, K the number of terms and S the sum of their magnitudes. In a reduction, terms that are equal are rounded alike:
-// sqrt(K) becomes the root of the sum of squares of how often each number occurs, and 4 u sqrt(K) at most u K. Functions of one element carry a running error through
+// type, K the number of terms and S the sum of their magnitudes. Terms of a reduction that are equal are rounded alike:
+// sqrt(K) becomes the root of the sum of squares of how often each number occurs. This part is at most u K S.
+//
+// Functions of one element carry a running error through
 // their formula (Higham, Accuracy and Stability of Numerical Algorithms, 3.3), with the stated error of the functions
 // of the math library. Operators that only copy have the bound 0.
 //
