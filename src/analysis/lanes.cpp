@@ -6,6 +6,7 @@
 
 #include "tcc/analysis/simplify.h"
 #include "tcc/ir/query.h"
+#include "tcc/ir/walk.h"
 #include "tcc/support/check.h"
 
 namespace tcc::analysis {
@@ -116,11 +117,87 @@ std::vector<int64_t> row_major_strides(const ir::Buffer& buffer) {
   return strides;
 }
 
+namespace {
+
+// The value of an index where the variable is one and all others are zero; kNoId: where all are zero.
+std::optional<int64_t> value_at_unit(ir::Builder& b, Expr e, const std::vector<ir::Id>& variables, ir::Id one) {
+  ir::Substitution at;
+  for (ir::Id v : variables) at.set(v, b.integer(v == one ? 1 : 0));
+  const Expr value = ir::substitute(b, e, at);
+  return ir::is_int(value) ? std::optional(ir::int_value(value)) : std::nullopt;
+}
+
+// Is the index the digit (place div stride) mod extent? extent 0: it is the highest one, without a modulo.
+bool is_digit(ir::Builder& b, Expr index, Expr place, int64_t stride, int64_t extent, const Ranges& ranges) {
+  const Expr step = b.integer(stride);
+  const Expr quotient = b.floor_div(place, step);
+  if (extent == 0) return ir::equal(simplify(b, quotient, ranges), index);
+  if (ir::equal(simplify(b, b.floor_mod(quotient, b.integer(extent)), ranges), index)) return true;
+  // Loops that were split before they were fused with others have their remainders inside of the division.
+  const Expr rest = simplify(b, b.floor_mod(place, b.integer(stride * extent)), ranges);
+  return ir::equal(simplify(b, b.floor_div(rest, step), ranges), index);
+}
+
+// The indices of an element whose place is a sum of multiples of loop variables, or the remainder of such a sum by the
+// number of elements: loops were fused and split in other places. The digits alone show that only together, since each
+// was made simple by itself. nullptr: they are not such digits, for all that their forms tell.
+Expr linear_place(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> strides,
+                  std::span<const Expr> indices, const Ranges& ranges) {
+  constexpr int64_t kMaxElements = int64_t{1} << 40;
+  std::vector<ir::Id> variables;
+  bool has_division = false, plain = true;
+  for (Expr index : indices)
+    ir::visit(index, [&](Expr e) {
+      has_division |= e->kind == ExprKind::kFloorDiv || e->kind == ExprKind::kFloorMod;
+      plain &= ir::as<ir::Load>(e) == nullptr && ir::as<ir::Select>(e) == nullptr;
+      const ir::Var* v = ir::as<ir::Var>(e);
+      if (v != nullptr && std::find(variables.begin(), variables.end(), v->id) == variables.end())
+        variables.push_back(v->id);
+      return plain;
+    });
+  if (!has_division || !plain) return nullptr;
+  int64_t elements = 1;
+  for (size_t i = indices.size(); i-- > 0;) {
+    if (!ir::is_int(buffer.shape[i]) || strides[i] != elements) return nullptr;
+    elements *= std::max<int64_t>(ir::int_value(buffer.shape[i]), 1);
+    if (elements > kMaxElements) return nullptr;
+  }
+  std::vector<int64_t> at_zero;
+  int64_t constant = 0;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const std::optional<int64_t> value = value_at_unit(b, indices[i], variables, ir::kNoId);
+    if (!value) return nullptr;
+    at_zero.push_back(*value);
+    constant += *value * strides[i];
+  }
+  Expr place = b.integer(constant);
+  for (ir::Id v : variables) {
+    int64_t step = 0;
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (!ir::mentions(indices[i], v)) continue;
+      const std::optional<int64_t> value = value_at_unit(b, indices[i], variables, v);
+      if (!value) return nullptr;
+      step += (*value - at_zero[i]) * strides[i];
+    }
+    place = b.add(place, b.scale(b.var(v), step));
+  }
+  for (size_t i = 1; i < indices.size(); ++i)
+    if (!is_digit(b, indices[i], place, strides[i], ir::int_value(buffer.shape[i]), ranges)) return nullptr;
+  const int64_t highest = ir::int_value(buffer.shape[0]);
+  if (is_digit(b, indices[0], place, strides[0], 0, ranges)) return place;
+  if (is_digit(b, indices[0], place, strides[0], highest, ranges))
+    return simplify_address(b, b.floor_mod(place, b.integer(elements)), ranges);
+  return nullptr;
+}
+
+}  // namespace
+
 Expr flatten(ir::Builder& b, const ir::Buffer& buffer, std::span<const int64_t> strides, std::span<const Expr> indices,
              const Ranges& ranges) {
   std::vector<ir::Term> terms;
   if (buffer.layout == nullptr) {
     TCC_CHECK(indices.size() == strides.size());
+    if (const Expr place = linear_place(b, buffer, strides, indices, ranges)) return place;
     for (size_t i = 0; i < indices.size(); ++i) terms.push_back({strides[i], indices[i]});
   } else {
     for (const ir::Digit& d : buffer.layout->digits) {

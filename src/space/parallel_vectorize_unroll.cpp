@@ -70,8 +70,36 @@ bool keeps_vectors(const Kernel& k, const Block& block, const Load& load, int64_
   return true;
 }
 
+// Does the block compute with the iterator itself, as in conditions, beside addresses?
+bool computes_with(const Block& block, Id iter) {
+  bool found = false;
+  visit(block.body, [&](Stmt s) {
+    const Store* store = as<Store>(s);
+    if (store == nullptr) return true;
+    visit(store->value, [&](Expr e) {
+      const Var* v = as<Var>(e);
+      found |= v != nullptr && v->id == iter;
+      return as<Load>(e) == nullptr;
+    });
+    return true;
+  });
+  return found;
+}
+
+// Lanes that cross the end of a row have numbers of their own for its axes: divisions for each lane.
+bool keeps_vectors_of_numbers(const Kernel& k, const Block& block, int64_t lanes) {
+  const std::vector<Id> loops = schedule::loops_of(k, block.id);
+  int64_t run = 1;
+  for (size_t i = block.iters.size(); i-- > 0;) {
+    const int64_t outer = run * int_value(find_loop(k.root, loops[i])->extent);
+    if ((run == 1 ? outer : run) % lanes != 0 && computes_with(block, block.iters[i].id)) return false;
+    run = outer;
+  }
+  return true;
+}
+
 bool keeps_all_vectors(const Kernel& k, const Block& block, int64_t lanes) {
-  bool plain = !reads_across(block);
+  bool plain = !reads_across(block) && keeps_vectors_of_numbers(k, block, lanes);
   visit_loads(block.body,
               [&](const Load& load) { plain &= load.predicate == nullptr && keeps_vectors(k, block, load, lanes); });
   return plain;
@@ -160,7 +188,8 @@ LastAxes choose_last_axes(const Kernel& k, const Block& block, int64_t lanes, in
   // Strides of an iterator with groups are those inside of a group.
   for (size_t i = nest->extents.size() - 1; i-- > 0 && nest->group[i] == 0 && nest->group[i + 1] == 0;) {
     const int64_t inner = now.extent, outer = nest->extents[i];
-    as_one = as_one && all([&](const analysis::Operand* o) {
+    as_one = as_one && !computes_with(block, block.iters[i].id) && !computes_with(block, block.iters[i + 1].id) &&
+             all([&](const analysis::Operand* o) {
                return (o->load == nullptr || o->load->predicate == nullptr) && o->stride[i] && o->stride[i + 1] &&
                       *o->stride[i] == *o->stride[i + 1] * nest->extents[i + 1];
              });

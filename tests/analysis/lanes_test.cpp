@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "random_expr.h"
+#include "tcc/analysis/simplify.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 
@@ -30,7 +32,80 @@ std::string store_address(std::string_view text) {
   return address;
 }
 
+// Some extents whose product is n.
+std::vector<int64_t> random_factors(Rng& rng, int64_t n, size_t most) {
+  std::vector<int64_t> factors{1};
+  for (int64_t p = 2; n > 1; ++p)
+    for (; n % p == 0; n /= p) {
+      if (factors.back() > 1 && factors.size() < most && rng.below(2) == 0) factors.push_back(1);
+      factors[static_cast<size_t>(rng.below(static_cast<int64_t>(factors.size())))] *= p;
+    }
+  return factors;
+}
+
+// Adds the digits of `place` by these extents, each made simple by itself; the highest is not limited.
+void add_digits(testing::Space& space, std::vector<ir::Expr>& indices, ir::Expr place,
+                const std::vector<int64_t>& extents) {
+  int64_t stride = 1;
+  for (int64_t e : extents) stride *= e;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    stride /= extents[i];
+    ir::Expr digit = space.b.floor_div(place, space.b.integer(stride));
+    if (i > 0) digit = space.b.floor_mod(digit, space.b.integer(extents[i]));
+    indices.push_back(analysis::simplify(space.b, digit, space.ranges));
+  }
+}
+
+bool divides(ir::Expr e) {
+  bool found = false;
+  ir::visit(e, [&](ir::Expr x) {
+    found |= x->kind == ir::ExprKind::kFloorDiv || x->kind == ir::ExprKind::kFloorMod;
+    return !found;
+  });
+  return found;
+}
+
 }  // namespace
+
+TEST_CASE("digits of fused and split loops of any extents are one place without divisions") {
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    Rng rng(seed);
+    testing::Space space = testing::Space::random(rng, 3, 12);
+    const bool fused_again = rng.below(2) == 0 && space.extents[0] > 1;
+    ir::Builder& b = space.b;
+    std::vector<ir::Expr> indices;
+    std::vector<int64_t> shape;
+    const auto inner = [&](ir::Expr first) {
+      const ir::Expr rows = b.add(b.scale(first, space.extents[1]), space.var(1));
+      return b.add(b.scale(rows, space.extents[2]), space.var(2));
+    };
+    int64_t first = space.extents[0];
+    if (fused_again) {  // the first loop is one of two, of which the outer one has indices of its own
+      const std::vector<int64_t> parts = random_factors(rng, first, 2);
+      first = parts.back();
+      shape = {space.extents[0] / first};
+      add_digits(space, indices, b.floor_div(space.var(0), b.integer(first)), shape);
+    }
+    const std::vector<int64_t> low = random_factors(rng, first * space.extents[1] * space.extents[2], 4);
+    add_digits(space, indices, inner(fused_again ? b.floor_mod(space.var(0), b.integer(first)) : space.var(0)), low);
+    shape.insert(shape.end(), low.begin(), low.end());
+
+    ir::Buffer buffer;
+    std::vector<ir::Expr> extents;
+    for (int64_t n : shape) extents.push_back(b.integer(n));
+    buffer.shape = extents;
+    const auto strides = analysis::row_major_strides(buffer);
+    const ir::Expr place = analysis::flatten(b, buffer, strides, indices, space.ranges);
+    CAPTURE(seed, space.extents, shape, ir::print(space.kernel, place));
+    CHECK(!divides(place));
+    space.each_point([&](const testing::Point& at) {
+      int64_t expected = 0;
+      for (size_t i = 0; i < indices.size(); ++i) expected += strides[i] * testing::evaluate(indices[i], at);
+      REQUIRE(testing::evaluate(place, at) == expected);
+      return true;
+    });
+  }
+}
 
 TEST_CASE("loops that were fused and split in other places walk through memory as one index") {
   // 42 elements begin and end inside rows of 28.
