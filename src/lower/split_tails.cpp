@@ -186,26 +186,29 @@ class TailSplitter {
     return b_.with_body(*l, process_body(l->body));
   }
 
-  // A test in every iteration costs too much beside a small body. Where only the last one overhangs, it goes behind.
+  // A test in every iteration costs too much beside a small body. Where only the last one overhangs, it goes behind. A
+  // parallel loop has its last iteration inside, behind a test that costs less than the masks of the other vectors.
   Stmt peel_last(const Loop& l) {
-    if (l.loop_kind != LoopKind::kSerial || !is_int(l.extent) || int_value(l.extent) < 2) return &l;
+    if (!is_int(l.extent) || int_value(l.extent) < 2) return &l;
     Terms whole;
     std::vector<Expr> last;
+    Expr inside = nullptr;
     const bool may_copy = copies_ < kMaxTailCopies && copy_fits(l.body);
     for (Expr t : collect_terms(l.body)) {
       Expr test = may_copy && !is_masked(t) ? test_at(l.body, t) : nullptr;
       if (test == nullptr || is_int(test)) continue;
       std::vector<Expr> atoms = last_atoms(test);
       const Var* only = atoms.size() == 1 ? as<Var>(atoms[0]) : nullptr;
-      if (only != nullptr && only->id == l.id) whole.push_back(t), last = atoms;
+      if (only != nullptr && only->id == l.id) whole.push_back(t), last = atoms, inside = b_.logical_and(inside, test);
     }
     if (whole.empty()) return &l;
     ++copies_;
     Stmt rest = last_tile(l.body, last);
-    Expr before = b_.offset(l.extent, -1);
-    std::array<Stmt, 2> both = {b_.loop(l.id, before, replace_terms(l.body, whole), l.loop_kind, l.axis, l.annotations),
-                                rest};
-    return rest == nullptr ? both[0] : b_.seq(both);
+    Stmt before = replace_terms(l.body, whole);
+    if (l.loop_kind == LoopKind::kParallel) return b_.with_body(l, b_.if_then(inside, before, rest));
+    before = b_.loop(l.id, b_.offset(l.extent, -1), before, l.loop_kind, l.axis, l.annotations);
+    std::array<Stmt, 2> both = {before, rest};
+    return rest == nullptr ? before : b_.seq(both);
   }
 
   Stmt process_body(Stmt body) {
