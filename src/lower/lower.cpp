@@ -11,6 +11,7 @@
 #include "lower/cpu/plan_hints.h"
 #include "lower/cpu/plan_unrolling.h"
 #include "lower/cpu/serialize_small.h"
+#include "lower/cpu/shift_tails.h"
 #include "lower/cpu/transpose_accesses.h"
 #include "lower/gpu/align_vectors.h"
 #include "lower/gpu/bind_threads.h"
@@ -91,6 +92,7 @@ constexpr std::array kCpu = join(kCommon, std::array{
     // --- Nest ---
     Pass{"share_output", kNest, kNest, as_row<share_output>},
     Pass{"pad_tails", kNest, kNest, as_row<pad_tails>},
+    Pass{"shift_tails", kNest, kNest, as_row<shift_tails>},
     Pass{"split_tails", kNest, kNest, as_row<split_tails>},
     Pass{"order_local_dims", kNest, kNest, as_row<order_local_dims>},
     Pass{"promote_registers", kNest, kNest, as_row<promote_registers>},

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "space/gpu.h"
+#include "space/transposed.h"
 #include "tcc/ir/gpu_sizes.h"
 #include "tcc/ir/walk.h"
 
@@ -18,33 +19,6 @@ namespace tcc::space {
 namespace {
 
 constexpr int64_t kMinTile = 16;  // elements of a dimension: shorter ones fill no sector of memory
-
-// Iterators of the block: `inner` moves by one element in the result, `outer` in the operands that are read transposed.
-struct Transposed {
-  size_t inner = 0, outer = 0;
-  std::vector<Id> operands;
-};
-
-std::optional<size_t> unit_iterator(const NaiveNest& nest, const analysis::Operand& operand) {
-  for (size_t i = 0; i < nest.extents.size(); ++i)
-    if (nest.extents[i] > 1 && operand.stride[i] == 1) return i;
-  return std::nullopt;
-}
-
-std::optional<Transposed> find_transposed(const NaiveNest& nest) {
-  const std::optional<size_t> inner = unit_iterator(nest, nest.result);
-  if (!inner || nest.is_reduction() || nest.extents[*inner] < kMinTile) return std::nullopt;
-  std::optional<Transposed> found;
-  for (const analysis::Operand& o : nest.operands) {
-    const std::optional<size_t> outer = unit_iterator(nest, o);
-    const bool across = outer && *outer != *inner && o.stride[*inner].value_or(0) > 1;
-    if (!across || nest.extents[*outer] < kMinTile || o.load->predicate != nullptr) continue;
-    if (!found) found = Transposed{*inner, *outer, {}};
-    if (found->outer == *outer && std::count(found->operands.begin(), found->operands.end(), o.load->buffer) == 0)
-      found->operands.push_back(o.load->buffer);
-  }
-  return found;
-}
 
 class GpuTranspose {
  public:
@@ -55,7 +29,7 @@ class GpuTranspose {
     for (const std::string& name : unscheduled_blocks(state.kernel())) {
       const Block* block = find_block(tiled.kernel().root, schedule::find_block_by_name(tiled.kernel(), name));
       std::optional<NaiveNest> nest = block != nullptr ? naive_nest(tiled.kernel(), *block) : std::nullopt;
-      std::optional<Transposed> found = nest ? find_transposed(*nest) : std::nullopt;
+      std::optional<Transposed> found = nest ? find_transposed(*nest, kMinTile) : std::nullopt;
       if (!found) continue;
       Schedule trial = tiled;
       if (tile(trial, *nest, *found, options.gpu)) {

@@ -20,6 +20,7 @@ namespace tcc::space {
   X(conv_tiling) \
   X(gemv_tiling) \
   X(row_tiling) \
+  X(transpose_tiling) \
   X(add_rfactor) \
   X(multi_level_tiling) \
   X(random_compute_location) \

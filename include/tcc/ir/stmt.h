@@ -100,9 +100,10 @@ enum class AnnotationKey : uint8_t {
 };
 std::string_view annotation_name(AnnotationKey key);
 enum class TailMode : uint8_t {
-  kMask,  // every access keeps its predicate
-  kPeel,  // whole tiles run without predicates, the last one in a copy with them
-  kPad,   // values in local buffers are computed for the overhang too, from zeros; only what leaves them is predicated
+  kMask,   // every access keeps its predicate
+  kPeel,   // whole tiles run without predicates, the last one in a copy with them
+  kPad,    // values in local buffers are computed for the overhang too, from zeros; only what leaves them is predicated
+  kShift,  // of a map: the last tile begins earlier and ends with the loop, and stores some elements twice
 };
 struct Annotation {
   AnnotationKey key;

@@ -166,6 +166,7 @@ class Emitter {
   llvm::Value* load_strided(const BufferSlot& slot, const LaneSplit& split, Val mask, Off off);
   void store_scalar(BufferSlot& slot, const FlatAddress& at, Val value, Val mask);
   void store_lanes(BufferSlot& slot, const FlatAddress& at, llvm::Value* value, llvm::Value* mask);
+  bool is_off_in_padding(const BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes, llvm::Value* mask);
   void store_piece(BufferSlot& slot, ir::Expr uniform, int64_t offset, llvm::Value* value, llvm::Value* mask);
   int depth_of(ir::Expr e) const;
   bool is_register(const BufferSlot& slot, const FlatAddress& at);

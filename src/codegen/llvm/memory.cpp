@@ -460,12 +460,46 @@ void Emitter::store_scalar(BufferSlot& slot, const FlatAddress& at, Val value, V
   }
 }
 
+// Are the lanes that a constant mask switches off in the padding of the row, where nobody reads? A register tile whose
+// rows are no whole vectors is computed whole then.
+bool Emitter::is_off_in_padding(const BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes, Value* mask) {
+  auto* constant = llvm::dyn_cast<llvm::Constant>(mask);
+  if (constant == nullptr || !slot.local || slot.lanes != 1 || slot.strides.empty()) return false;
+  size_t row = slot.strides.size();
+  while (row > 0 && ir::is_int(slot.buffer->shape[row - 1], 1)) --row;
+  if (row == 0) return false;
+  const int64_t extent = ir::int_value(slot.buffer->shape[row - 1]);
+  const int64_t padded = row > 1 ? slot.strides[row - 2] : slot.elements;
+  if (padded <= extent) return false;
+  int64_t column = offset;  // of the first lane
+  bool known = true;
+  const auto add = [&](int64_t coefficient, ir::Expr atom) {
+    if (auto* c = llvm::dyn_cast<llvm::ConstantInt>(scalar_index(atom)))
+      column += coefficient * c->getSExtValue();
+    else
+      known &= coefficient % padded == 0;
+  };
+  if (const ir::Sum* sum = ir::as<ir::Sum>(uniform)) {
+    column += sum->constant;
+    for (const ir::Term& t : sum->terms) add(t.coefficient, t.atom);
+  } else {
+    add(1, uniform);
+  }
+  column = ((column % padded) + padded) % padded;
+  if (!known || column + lanes > padded) return false;
+  for (int64_t l = 0; l < lanes && column + l < extent; ++l) {
+    llvm::Constant* on = constant->getAggregateElement(static_cast<unsigned>(l));
+    if (on == nullptr || !on->isOneValue()) return false;
+  }
+  return true;
+}
+
 void Emitter::store_piece(BufferSlot& slot, ir::Expr uniform, int64_t offset, Value* value, Value* mask) {
   Value* pointer = element_pointer(slot, uniform, offset);
   llvm::Align align = element_alignment(slot, uniform, offset);
   int64_t lanes = llvm::cast<llvm::FixedVectorType>(value->getType())->getNumElements();
   note_piece(slot, uniform, offset, lanes);
-  if (mask == nullptr) {
+  if (mask == nullptr || is_off_in_padding(slot, uniform, offset, lanes, mask)) {
     llvm::StoreInst* stored = b_.CreateAlignedStore(value, pointer, align);
     if (can_stream(slot, value->getType(), align)) stream(stored);
   } else if (in_bounds(slot, uniform, offset, offset + lanes - 1)) {
