@@ -172,8 +172,17 @@ class TailSplitter {
       Expr test = may_copy && !is_masked(t) ? test_at(body, t) : nullptr;
       if (test == nullptr || is_int(test, 0)) continue;
       double here = frequency(test);
-      if (here < kUsual || here < kAsGood * best_below(body, t)) continue;
+      // What overhangs in the last tile only is code of its own, of the tile's true size.
+      if (here < kUsual || (last_atoms(test).empty() && here < kAsGood * best_below(body, t))) continue;
       out.push_back({t, test});
+    }
+    // What the same test decides costs no further one.
+    for (Expr t : may_copy ? collect_terms(body) : Terms{}) {
+      if (is_masked(t) || std::any_of(out.begin(), out.end(), [&](const Choice& c) { return equal(c.term, t); }))
+        continue;
+      Expr test = test_at(body, t);
+      if (test != nullptr && std::any_of(out.begin(), out.end(), [&](const Choice& c) { return equal(c.test, test); }))
+        out.push_back({t, test});
     }
     return out;
   }
@@ -275,32 +284,50 @@ class TailSplitter {
     return rewrite_children(b_, e, [&](Expr c) { return pin(c, atoms); });
   }
 
-  // The c of a condition v < c around everything below.
-  static std::optional<int64_t> limit_of(Expr condition, Id v) {
+  // How many iterations of a loop do anything, by a condition step * v + rest < c around all that is below. Statements
+  // may have conditions of their own: the most of them.
+  std::optional<int64_t> limit_of(Expr condition, Id v) {
     std::vector<Expr> conjuncts;
     split_conjunction(condition, conjuncts);
+    std::optional<int64_t> least;
     for (Expr c : conjuncts) {
-      if (c->kind != ExprKind::kLt || !is_int(as<Binary>(c)->b)) continue;
-      if (const Var* var = as<Var>(as<Binary>(c)->a); var != nullptr && var->id == v)
-        return int_value(as<Binary>(c)->b);
+      if (c->kind != ExprKind::kLt || !is_int(as<Binary>(c)->b) || !mentions(as<Binary>(c)->a, v)) continue;
+      const Expr a = as<Binary>(c)->a;
+      int64_t step = 1, low = 0;
+      if (const Sum* sum = as<Sum>(a)) {
+        const auto own = std::find_if(sum->terms.begin(), sum->terms.end(), [&](const Term& t) {
+          const Var* var = as<Var>(t.atom);
+          return var != nullptr && var->id == v && t.coefficient > 0;
+        });
+        if (own == sum->terms.end()) continue;
+        step = own->coefficient;
+        const Expr rest = b_.sub(a, b_.scale(own->atom, step));
+        const Interval bounds = ranges_.bounds(rest);
+        if (mentions(rest, v) || bounds.low <= -Interval::kUnbounded) continue;
+        low = bounds.low;
+      } else if (a->kind != ExprKind::kVar) {
+        continue;
+      }
+      const int64_t limit = (int_value(as<Binary>(c)->b) - low + step - 1) / step;
+      least = std::min(limit, least.value_or(limit));
     }
-    return std::nullopt;
+    return least;
   }
-  static std::optional<int64_t> limit_below(Stmt s, Id v) {
+  std::optional<int64_t> limit_below(Stmt s, Id v) {
     if (const Store* st = as<Store>(s)) return limit_of(st->predicate, v);
     if (const If* x = as<If>(s)) {
       std::optional<int64_t> here = limit_of(x->condition, v);
       return here || x->else_case != nullptr ? here : limit_below(x->then_case, v);
     }
     if (s->kind != StmtKind::kLoop && s->kind != StmtKind::kAlloc && s->kind != StmtKind::kSeq) return std::nullopt;
-    std::optional<int64_t> all;
-    bool one = true;
+    std::optional<int64_t> most;
+    bool all = true;
     visit_children(s, [&](Stmt c) {
       const std::optional<int64_t> limit = limit_below(c, v);
-      one &= limit && (!all || *all == *limit);
-      all = limit;
+      all &= limit.has_value();
+      most = std::max(most, limit);
     });
-    return one ? all : std::nullopt;
+    return all ? most : std::nullopt;
   }
 
   // Loops of which only the first iterations do anything end there: a vector of 16 lanes for 4 columns would store
