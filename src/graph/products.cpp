@@ -318,6 +318,46 @@ class TransposeFolder {
   std::vector<int64_t> readers_;
 };
 
+// A convolution of one tap with a filter of its own for each channel.
+bool is_scale(const Graph& graph, const Node& node) {
+  if (node.op != Op::kConv) return false;
+  const auto& a = node.as<ConvAttrs>();
+  const Value &in = graph.value(node.inputs[0]), &weight = graph.value(node.inputs[1]);
+  const auto all_are = [](const auto& list, int64_t n) {
+    return std::all_of(list.begin(), list.end(), [&](int64_t x) { return x == n; });
+  };
+  // Halves would be rounded between the product and the bias.
+  const bool exact =
+      in.dtype == DType::kF32 || in.dtype == DType::kF64 || (is_float(in.dtype) && node.inputs.size() == 2);
+  return exact && in.shape.size() > 2 && a.group == in.shape[1] && weight.shape[0] == a.group &&
+         all_are(std::span(weight.shape).subspan(1), 1) && all_are(a.strides, 1) && all_are(a.pads_begin, 0) &&
+         all_are(a.pads_end, 0) && a.block_in == 1 && a.block_out == 1 && a.winograd == 0;
+}
+
+// Such convolutions are products by one number a channel, which elementwise operators take.
+void scale_channels(Graph& graph) {
+  Replacements replacements(graph);
+  const std::vector<NodeId> order = std::move(graph.order);
+  graph.order.clear();
+  for (NodeId id : order) {
+    Node node = graph.node(id);
+    replacements.update(node);
+    graph.node(id) = node;
+    if (!is_scale(graph, node)) {
+      graph.order.push_back(id);
+      continue;
+    }
+    Shape channels(graph.value(node.inputs[0]).shape.size() - 1, 1);
+    channels[0] = graph.value(node.inputs[1]).shape[0];
+    ValueId out =
+        emit_node(graph, Op::kMul, NoAttrs{}, {node.inputs[0], emit_reshape(graph, node.inputs[1], channels)}, node);
+    if (node.inputs.size() == 3)
+      out = emit_node(graph, Op::kAdd, NoAttrs{}, {out, emit_reshape(graph, node.inputs[2], channels)}, node);
+    replacements.replace(node.output, out);
+  }
+  replacements.update_outputs();
+}
+
 }  // namespace
 
 void flatten_products(Graph& graph) {
@@ -325,6 +365,7 @@ void flatten_products(Graph& graph) {
 }
 
 void flatten_convolutions(Graph& graph) {
+  scale_channels(graph);
   ProductFlattener(graph, Op::kConv).run();
 }
 

@@ -55,7 +55,7 @@ class TailSplitter {
     if (const Legal<int64_t> stack = largest_stack(kernel)) stack_left_ = kMaxStackBytes - *stack;
   }
 
-  Kernel run() { return edit_.finish(process(shrink_loops(drop_certain(edit_.k.root)))); }
+  Kernel run() { return edit_.finish(process(shrink(drop_certain(edit_.k.root)))); }
 
  private:
   using Terms = std::vector<Expr>;
@@ -269,7 +269,7 @@ class TailSplitter {
   // A copy of the statement for the largest values of the atoms; nullptr: it does nothing there.
   Stmt last_tile(Stmt body, const std::vector<Expr>& atoms) {
     Stmt tile = pin(copy(body), atoms);
-    return tile == nullptr ? nullptr : shrink_loops(tile);
+    return tile == nullptr ? nullptr : shrink(tile);
   }
   Stmt pin(Stmt s, const std::vector<Expr>& atoms) {
     auto pinned = [&](auto part) { return pin(part, atoms); };
@@ -329,6 +329,9 @@ class TailSplitter {
     });
     return all ? most : std::nullopt;
   }
+
+  // Shorter loops make more conditions certain.
+  Stmt shrink(Stmt s) { return drop_certain(shrink_loops(s)); }
 
   // Loops of which only the first iterations do anything end there: a vector of 16 lanes for 4 columns would store
   // under a mask, and what is stored under a mask stays in memory.

@@ -35,6 +35,7 @@ bool tile(Schedule& s, const NaiveNest& nest, const Transposed& t, Order order, 
   const Type type = s.kernel().buffer(nest.store->buffer)->type;
   const int64_t lanes = std::min(vector_lanes(target, type), floor_power(nest.extents[t.inner]));
   const int64_t rows = std::min({lanes, kMaxRows, floor_power(nest.extents[t.outer])});
+  if (rows < analysis::kMinTransposed) return false;
   const std::vector<LoopRv> inner = s.split(loops[t.inner], {{}, lit(lanes)});
   const std::vector<LoopRv> outer = s.split(loops[t.outer], {{}, lit(rows)});
   if (!s.ok()) return false;

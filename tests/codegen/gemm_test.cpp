@@ -123,6 +123,20 @@ TEST_CASE("tiled gemm with register accumulators and masked tails", "[codegen]")
     }
 }
 
+TEST_CASE("a register tile whose rows are no whole vectors is computed whole", "[codegen]") {
+  HostOptions options;
+  options.want_ir = true;
+  for (const target::Target& target : runnable_targets())
+    for (int64_t columns : {3, 7, 11, 13, 29}) {
+      INFO(target.name << ", " << columns << " columns");
+      const Compiled code = compile(tiled_gemm(9, columns, 12, 3, columns, 1), target, options);
+      // Masks choose what is loaded and stored; no sum keeps lanes that nobody reads.
+      const std::regex kept("select <[0-9]+ x i1> <i1 true");
+      CHECK_FALSE(std::regex_search(code.artifact.source, kept));
+      check_gemm(code, 9, columns, 12, columns);
+    }
+}
+
 TEST_CASE("the register tile stays in registers", "[codegen]") {
   if (!host().cpu.features.avx512f) SKIP("no AVX-512 on this processor");
   HostOptions options;

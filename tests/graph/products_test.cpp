@@ -303,3 +303,25 @@ TEST_CASE("a convolution of one window over its whole input is a product of imag
     CHECK(ops(g) == std::vector<Op>{Op::kConv});
   }
 }
+
+TEST_CASE("a convolution of one tap for each channel is a product by one number a channel") {
+  ConvAttrs a;
+  a.kernel = a.strides = a.dilations = {1, 1};
+  a.pads_begin = a.pads_end = {0, 0};
+  a.group = 6;
+  for (bool bias : {false, true}) {
+    Graph g;
+    const ValueId x = g.add_input("x", DType::kF32, {2, 6, 5, 7});
+    std::vector<ValueId> inputs{x, weight(g, {6, 1, 1, 1})};
+    if (bias) inputs.push_back(weight(g, {6}));
+    CHECK(optimised(g, add(g, Op::kConv, a, inputs)) == (bias ? "Mul Add" : "Mul"));
+  }
+  // A step or a frame: still a convolution.
+  for (bool steps : {false, true}) {
+    Graph g;
+    const ValueId x = g.add_input("x", DType::kF32, {1, 6, 5, 7});
+    ConvAttrs b = a;
+    (steps ? b.strides : b.pads_begin) = steps ? std::vector<int64_t>{2, 1} : std::vector<int64_t>{1, 1};
+    CHECK(optimised(g, add(g, Op::kConv, b, {x, weight(g, {6, 1, 1, 1})})) == "Conv");
+  }
+}

@@ -158,3 +158,64 @@ TEST_CASE("a further kind of target brings rows of its own", "[lower]") {
   CHECK(ir::print(*lowered).find("block") == std::string::npos);
   CHECK(lower::check_limits(*lowered, plain).has_value());
 }
+
+TEST_CASE("what one test decides shares it, and loops end where nothing is left to do", "[lower]") {
+  // Two tiles of 128 keys of which 69 are in the last: rows are read, and sums made.
+  const ir::Kernel nest = parsed(R"(kernel nest {
+  input x: f32[197, 8]
+  output y: f32[197, 8]
+  for tile in 2 parallel {
+    for a in 16 {
+      for b in 8 {
+        for c in 8 vectorized {
+          if tile*128 + a*8 + b < 197 {
+            y[tile*128 + a*8 + b, c] = x[tile*128 + a*8 + b, c]
+          }
+        }
+      }
+    }
+  }
+}
+)");
+  auto arena = std::make_shared<Arena>();
+  auto target = target::find_target("x86-64-v4");
+  REQUIRE(target);
+  const ir::Legal<ir::Kernel> lowered = lower::lower(nest, *target, ir::Stage::kLowered, arena);
+  REQUIRE(lowered);
+  const std::string text = ir::print(*lowered);
+  INFO(text);
+  // Sixteen whole groups; of the last tile nine, the last one of five rows.
+  CHECK(text.find("in 16 ") != std::string::npos);
+  CHECK(text.find("in 9 ") != std::string::npos);
+  CHECK(text.find("in 5 ") != std::string::npos);
+  CHECK(text.find("vectorized {\n          if") == std::string::npos);
+}
+
+TEST_CASE("the last tile of a map begins earlier where the schedule asks for that", "[lower]") {
+  const auto lowered = [](const char* value, int tail) {
+    const ir::Kernel nest = parsed(fmt::format(R"(kernel nest {{
+  input x: f32[100]
+  output y: f32[100]
+  for a in 7 parallel @tail({}) {{
+    for b in 16 vectorized {{
+      if a*16 + b < 100 {{
+        y[a*16 + b] = {}
+      }}
+    }}
+  }}
+}}
+)",
+                                               tail, value)
+                                       .c_str());
+    auto arena = std::make_shared<Arena>();
+    const ir::Legal<ir::Kernel> k = lower::lower(nest, *target::find_target("x86-64-v4"), ir::Stage::kLowered, arena);
+    REQUIRE(k);
+    return ir::print(*k);
+  };
+  const std::string map = lowered("x[a*16 + b]", 3);
+  CHECK(map.find("min(84, a*16)") != std::string::npos);
+  CHECK(map.find("if ") == std::string::npos);
+  // Elements that are read and written again may not be stored twice; without the annotation they are not.
+  CHECK(lowered("y[a*16 + b] + x[a*16 + b]", 3).find("min(") == std::string::npos);
+  CHECK(lowered("x[a*16 + b]", 1).find("min(") == std::string::npos);
+}

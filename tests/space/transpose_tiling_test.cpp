@@ -1,0 +1,91 @@
+// Transposes on CPUs: squares of registers in every draw, with whole tiles at the ends of odd extents.
+#include <catch2/catch.hpp>
+
+#include "run_kernel.h"
+#include "tcc/graph/passes.h"
+#include "tcc/ir/walk.h"
+#include "tcc/lower/lower.h"
+#include "tcc/space/space.h"
+
+using namespace tcc;
+
+namespace {
+
+task::Task transpose(graph::DType type, const graph::Shape& shape, const std::vector<int64_t>& perm, bool scaled) {
+  graph::Graph g;
+  const graph::ValueId x = g.add_input("x", type, shape);
+  auto y = g.add_node(graph::Op::kTranspose, graph::TransposeAttrs{perm}, {x}, "transpose");
+  REQUIRE(y.has_value());
+  if (scaled) {
+    const graph::ValueId scale = g.add_input("scale", type, {shape[static_cast<size_t>(perm.back())]});
+    y = g.add_node(graph::Op::kMul, graph::NoAttrs{}, {*y, scale}, "mul");
+    REQUIRE(y.has_value());
+  }
+  g.add_output(*y, "y");
+  auto groups = graph::fuse(g);
+  REQUIRE(groups.size() == 1);
+  auto made = task::make_task(g, groups[0]);
+  REQUIRE(made.has_value());
+  return std::move(*made);
+}
+
+// Loops whose accesses are squares in registers, and stores under a condition.
+std::pair<int, int> squares_and_conditions(const ir::Kernel& k) {
+  int squares = 0, conditions = 0;
+  ir::visit(k.root, [&](ir::Stmt s) {
+    const ir::Loop* l = ir::as<ir::Loop>(s);
+    const ir::Store* st = ir::as<ir::Store>(s);
+    squares += l != nullptr && ir::has_annotation(*l, ir::AnnotationKey::kTransposeAccesses);
+    conditions += (st != nullptr && st->predicate != nullptr) || s->kind == ir::StmtKind::kIf;
+    return true;
+  });
+  return {squares, conditions};
+}
+
+}  // namespace
+
+TEST_CASE("transposes of any extents are whole squares in registers", "[space]") {
+  struct Case {
+    graph::DType type;
+    graph::Shape shape;
+    std::vector<int64_t> perm;
+  };
+  using enum graph::DType;
+  for (const char* name : {"x86-64-v4", "x86-64-v3", "x86-64-v2"}) {
+    const target::Target target = named_target(name);
+    for (const Case& c : {Case{kF32, {48, 32}, {1, 0}}, Case{kF32, {37, 29}, {1, 0}}, Case{kF32, {9, 7}, {1, 0}},
+                          Case{kF32, {2, 3, 21, 19}, {0, 3, 1, 2}}, Case{kF32, {19, 6, 23}, {1, 2, 0}},
+                          Case{kI64, {33, 9}, {1, 0}}, Case{kU8, {70, 35}, {1, 0}}, Case{kF16, {35, 33}, {1, 0}}})
+      for (bool scaled : {false, true}) {
+        if (scaled && c.type != kF32) continue;
+        if (c.type == kI64 && target.name == "x86-64-v2") continue;  // two elements a register make no squares
+        const task::Task t = transpose(c.type, c.shape, c.perm, scaled);
+        INFO(t.workload << " on " << name);
+        const std::vector<double> want = run_kernel(t.kernel);
+        const std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
+        CHECK(traces.size() >= 2);
+        for (const schedule::Trace& trace : traces) {
+          INFO(schedule::print_trace(trace));
+          auto arena = std::make_shared<Arena>();
+          std::vector<int64_t> decisions = trace.decisions;
+          ir::Legal<ir::Kernel> k = schedule::replay(trace, decisions, t.kernel, arena, &decisions);
+          REQUIRE(k);
+          ir::Legal<ir::Kernel> nest = lower::lower(*k, target, ir::Stage::kNest, arena);
+          REQUIRE(nest);
+          CHECK(run_kernel(*nest) == want);
+          ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+          REQUIRE(lowered);
+          INFO(ir::print(*lowered));
+          CHECK(squares_and_conditions(*lowered) == std::pair(1, 0));
+          CHECK(run_kernel(*lowered) == want);
+        }
+      }
+  }
+}
+
+TEST_CASE("axes that fill no square leave a transpose to vectors of the last axis", "[space]") {
+  const target::Target target = named_target("x86-64-v4");
+  const task::Task t = transpose(graph::DType::kF32, {3, 40}, {1, 0}, false);
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target))
+    CHECK(schedule::print_trace(trace).find("tail") == std::string::npos);
+}
