@@ -166,15 +166,16 @@ Result<void> import_instance_norm(NodeContext& c) {
   TCC_TRY(attrs.epsilon, c.get_float("epsilon", 1e-5));
   const Shape shape = c.input_value(0).shape;
   if (shape.size() < 3) return input_error("needs an input of rank 3 or more, got {}", graph::shape_text(shape));
-  Shape channel(shape.size(), 1);
-  channel[1] = shape[1];
+  const Shape channel{shape[1], 1};
   int64_t pixels = graph::element_count(Shape(shape.begin() + 2, shape.end()));
   ValueId one = c.constant(c.input_value(0).dtype, {1}, graph::make_splat(c.input_value(0).dtype, 1));
   Made x = c.emit_reshape(c.input(0), {shape[0], shape[1], pixels});
-  x = c.emit_reshape(c.emit(Op::kLayerNorm, attrs, {x, one}), shape);
+  x = c.emit(Op::kLayerNorm, attrs, {x, one});
+  // Rows of channels as long as they are rows: scale and bias belong to the norm's kernel.
   Made scale = c.emit_reshape(c.input(1), channel);
   Made bias = c.emit_reshape(c.input(2), channel);
-  return c.finish(c.arithmetic(Op::kAdd, c.arithmetic(Op::kMul, x, scale), bias));
+  x = c.arithmetic(Op::kAdd, c.arithmetic(Op::kMul, x, scale), bias);
+  return c.finish(c.emit_reshape(x, shape));
 }
 
 Result<void> import_mean_variance(NodeContext& c) {

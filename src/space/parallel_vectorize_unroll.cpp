@@ -255,8 +255,10 @@ bool mark(Schedule& s, const std::string& name, Form form, const target::Target&
     last = {spatial.size(), 1, 0};
     for (int64_t e : extents) last.extent *= e;
     if (!reads_across(*found)) last.vector = fullest_vector(last.extent, lanes, limit);
-    if (last.vector == 0 && last.extent >= 4 * lanes && keeps_all_vectors(s.kernel(), *found, lanes))
-      last.vector = lanes;
+    const LastAxes uneven{last.count, last.extent, lanes};
+    if (last.extent >= 4 * lanes && uneven.used(lanes) > last.used(lanes) &&
+        keeps_all_vectors(s.kernel(), *found, lanes))
+      last = uneven;
   }
   const size_t first = spatial.size() - last.count;
   const LoopRv inner = last.count > 1 ? s.fuse(std::span(spatial).subspan(first)) : spatial.back();
