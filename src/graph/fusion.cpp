@@ -224,9 +224,11 @@ class Fuser {
     return runs_now && node_flops(graph_, *sibling) < node_flops(graph_, node) ? sibling : nullptr;
   }
 
-  // Parts of a Concat are written by nests of their own, an Identity is there to be a copy, and elements of a Scan need
-  // those before them where they are.
-  static bool takes_consumers(Op op) { return op != Op::kConcat && op != Op::kIdentity && op != Op::kScan; }
+  // Parts of a Concat are written by nests of their own, an Identity is there to be a copy, and elements of the others
+  // need those before them where they are.
+  static bool takes_consumers(Op op) {
+    return op != Op::kConcat && op != Op::kIdentity && op != Op::kScan && op != Op::kFind && op != Op::kSuppress;
+  }
 
   void append(FusionGroup& group, NodeId id) {
     group.nodes.push_back(id);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "counts.h"
 #include "tcc/graph/graph.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/refusal.h"
@@ -56,6 +57,7 @@ struct ImportState {
   BodyImporter* bodies = nullptr;
   std::set<std::string> to_freeze = {};  // inputs whose values had to be known
   int64_t folded_bytes = 0;              // of constants that were computed from others
+  CountBook counts = {};
 };
 
 // TCC_TRY for a variable that exists already. One statement, which needs no braces.
@@ -108,6 +110,21 @@ class NodeContext {
   Result<double> constant_scalar(size_t i, const char* what) const;
   Result<double> constant_scalar(size_t i, const char* what,
                                  double otherwise) const;  // `otherwise`: of an absent input
+  // Its numbers as extents: known, or made of counts.
+  Result<std::vector<Extent>> extents(size_t i, const char* what);
+
+  // --- extents that are known at run time only, see counts.h
+  CountBook& book() const { return state_.counts; }
+  // nullptr: every extent is fixed.
+  const Counts* counts(graph::ValueId id) const;
+  bool is_counted(size_t i) const { return has_input(i) && counts(inputs_[i].tensor) != nullptr; }
+  // The count of an input's axis; kNone where the extent is fixed.
+  graph::ValueId count(size_t i, size_t axis) const;
+  void set_counts(graph::ValueId id, Counts counts);
+  CountedNumber number(graph::ValueId count) const;
+  bool same_number(graph::ValueId a, graph::ValueId b) const;
+  // The extent of an axis of `id` (kNone: of a result), `why` being what cannot be done with it.
+  tl::unexpected<Error> refuse_count(graph::ValueId id, size_t axis, const char* why) const;
 
   // --- attributes, some of which operators have from an opset on: `since`
   Result<int64_t> get_int(const char* name, int64_t otherwise, int64_t since = 1);
@@ -134,6 +151,8 @@ class NodeContext {
 
   // --- results
   Made emit(graph::Op op, graph::Attributes attrs, const std::vector<Made>& inputs);
+  // The same, whatever counts the inputs have: the result has none.
+  Made emit_fixed(graph::Op op, graph::Attributes attrs, std::vector<graph::ValueId> inputs);
   Made emit_reshape(const Made& x, graph::Shape shape);
   // The axes of `split` in the order of `perm`, then as `joined`.
   Made rearrange(const Made& x, graph::Shape split, std::vector<int64_t> perm, graph::Shape joined);

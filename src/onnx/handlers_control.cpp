@@ -2,7 +2,8 @@
 //
 //   Loop(3, true, x) { y = x + i }   becomes   y0 = x + 0,  y1 = y0 + 1,  y2 = y1 + 2
 //
-// Trip counts must be known. A condition that is not known leaves every iteration in the graph and keeps the values of
+// Results of two branches may differ in their extents: then the extent is known at run time only. Trip counts must be
+// known. A condition that is not known leaves every iteration in the graph and keeps the values of
 // before where it was false (Where); both branches of such an If are computed.
 #include <algorithm>
 
@@ -30,6 +31,8 @@ bool is_true(const graph::Value& v) {
 // Both are tensors of one type and shape, so that one can stand for the other.
 bool alike(NodeContext& c, const Item& a, const Item& b) {
   if (a.tensor == graph::kNone || b.tensor == graph::kNone || a.small != b.small) return false;
+  const Counts *left = c.counts(a.tensor), *right = c.counts(b.tensor);
+  if ((left == nullptr) != (right == nullptr) || (left != nullptr && *left != *right)) return false;
   return c.value(a.tensor).dtype == c.value(b.tensor).dtype && c.value(a.tensor).shape == c.value(b.tensor).shape;
 }
 
@@ -81,8 +84,11 @@ Result<void> import_if(NodeContext& c) {
   if (yes.size() != no.size()) return input_error("its branches have {} and {} outputs", yes.size(), no.size());
   TCC_TRY(ValueId condition, c.emit_reshape(c.input(0), {}));
   for (size_t i = 0; i < yes.size(); ++i) {
-    if (!alike(c, yes[i], no[i])) return c.refuse_run_time(0, "the condition of branches of different shapes");
-    TCC_TRY(ValueId chosen, c.where(condition, yes[i].tensor, no[i].tensor));
+    const ValueId a = yes[i].tensor, b = no[i].tensor;
+    if (a == graph::kNone || b == graph::kNone || yes[i].small != no[i].small || c.value(a).dtype != c.value(b).dtype ||
+        c.value(a).shape.size() != c.value(b).shape.size())
+      return c.refuse_run_time(0, "the condition of branches of different types");
+    TCC_TRY(ValueId chosen, alike(c, yes[i], no[i]) ? c.where(condition, a, b) : choose_counted(c, condition, a, b));
     c.set_output(i, Item{chosen, nullptr, false, yes[i].small});
   }
   return {};

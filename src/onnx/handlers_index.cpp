@@ -1,6 +1,7 @@
 // Operators that pick, cut, repeat and rearrange elements.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "handlers.h"
 #include "tcc/support/text.h"
@@ -13,6 +14,15 @@ namespace {
 Result<ValueId> gather_constant(NodeContext& c, ValueId x, int64_t axis, const std::vector<int64_t>& from) {
   ValueId indices = c.constant(DType::kI64, {static_cast<int64_t>(from.size())}, graph::make_constant_i64(from));
   return c.emit(Op::kGather, graph::AxisAttrs{axis}, {x, indices});
+}
+
+// The part of an axis of `extent` elements, or of `count` ones, that ends at `end`, a number made of counts.
+Result<Extent> end_of(NodeContext& c, const Extent& end, int64_t extent, ValueId count) {
+  Extent result{std::min(end.most, extent), end.count};
+  if (end.most > extent) TCC_TRY_SET(result.count, derived_count(c, CountOp::kAtMost, end.count, extent));
+  if (count != graph::kNone && !c.same_number(count, end.count))
+    TCC_TRY_SET(result.count, c.binary(BinaryFn::kMin, result.count, count));
+  return result;
 }
 
 Result<void> check_indices(const graph::Value& indices, int64_t extent) {
@@ -29,7 +39,8 @@ Result<void> check_indices(const graph::Value& indices, int64_t extent) {
 
 Result<void> import_gather(NodeContext& c) {
   TCC_TRY(int64_t axis, c.get_axis(0, c.rank(0)));
-  TCC_TRY_VOID(check_indices(c.input_value(1), c.input_value(0).shape[static_cast<size_t>(axis)]));
+  if (!c.is_counted(1))
+    TCC_TRY_VOID(check_indices(c.input_value(1), c.input_value(0).shape[static_cast<size_t>(axis)]));
   bool elements = c.op() == "GatherElements";
   return c.finish(elements ? Op::kGatherElements : Op::kGather, graph::AxisAttrs{axis}, {c.input(0), c.input(1)});
 }
@@ -42,6 +53,7 @@ Result<void> import_gather_nd(NodeContext& c) {
 
 Result<void> import_slice(NodeContext& c) {
   std::vector<int64_t> starts, ends, axes, steps;
+  std::vector<Extent> ends_at;
   if (c.opset() < 10) {
     TCC_TRY(auto s, c.get_ints("starts"));
     TCC_TRY(auto e, c.get_ints("ends"));
@@ -52,7 +64,8 @@ Result<void> import_slice(NodeContext& c) {
     if (a) axes = *a;
   } else {
     TCC_TRY(starts, c.constant_integers(1, "starts"));
-    TCC_TRY(ends, c.constant_integers(2, "ends"));
+    TCC_TRY(ends_at, c.extents(2, "ends"));
+    for (const Extent& e : ends_at) ends.push_back(e.most);
     TCC_TRY(axes, c.optional_integers(3, "axes"));
     TCC_TRY(steps, c.optional_integers(4, "steps"));
   }
@@ -60,11 +73,19 @@ Result<void> import_slice(NodeContext& c) {
   if (steps.empty()) steps.assign(starts.size(), 1);
   if (starts.size() != ends.size() || starts.size() != axes.size() || starts.size() != steps.size())
     return input_error("starts, ends, axes and steps differ in length");
-  const Shape& shape = c.input_value(0).shape;
+  const Shape shape = c.input_value(0).shape;
   graph::SliceAttrs attrs{std::vector<int64_t>(shape.size(), 0), std::vector<int64_t>(shape.size(), 1), shape};
+  std::map<size_t, ValueId> cut;  // by axis: the count of a part that ends at a number made of counts
   for (size_t i = 0; i < axes.size(); ++i) {
     TCC_TRY(int64_t axis, c.normalize_axis(axes[i], c.rank(0)));
     auto k = static_cast<size_t>(axis);
+    if (c.count(0, k) != graph::kNone && (starts[i] < 0 || ends[i] < 0 || steps[i] < 0))
+      return c.refuse_count(c.input(0), k, "is cut at positions that count from its end");
+    if (!ends_at.empty() && ends_at[i].count != graph::kNone) {
+      if (starts[i] < 0 || steps[i] != 1) return c.refuse_run_time(2, "the end of a part with steps");
+      TCC_TRY(const Extent end, end_of(c, ends_at[i], shape[k], c.count(0, k)));
+      TCC_TRY_SET(cut[k], derived_count(c, CountOp::kWithout, end.count, std::min(starts[i], shape[k])));
+    }
     int64_t extent = shape[k], step = steps[i];
     if (step == 0) return input_error("the step on axis {} is 0, expected another number", axis);
     // No step goes further than the whole axis.
@@ -79,11 +100,19 @@ Result<void> import_slice(NodeContext& c) {
     attrs.starts[k] = attrs.extents[k] == 0 ? 0 : start;
     attrs.steps[k] = step;
   }
-  return c.finish(Op::kSlice, attrs, {c.input(0)});
+  TCC_TRY(const ValueId part, c.emit(Op::kSlice, attrs, {c.input(0)}));
+  if (!cut.empty()) {
+    Counts counts = c.counts(part) != nullptr ? *c.counts(part) : Counts(shape.size(), graph::kNone);
+    for (const auto& [axis, count] : cut) counts[axis] = count;
+    c.set_counts(part, std::move(counts));
+  }
+  return c.finish(part);
 }
 
 Result<void> import_split(NodeContext& c) {
   TCC_TRY(int64_t axis, c.get_axis(0, c.rank(0)));
+  if (c.count(0, static_cast<size_t>(axis)) != graph::kNone)
+    return c.refuse_count(c.input(0), static_cast<size_t>(axis), "is split");
   int64_t extent = c.input_value(0).shape[static_cast<size_t>(axis)];
   auto parts = static_cast<int64_t>(c.output_count());
   std::vector<int64_t> sizes;
@@ -118,13 +147,34 @@ Result<void> import_split(NodeContext& c) {
 }
 
 Result<void> import_expand(NodeContext& c) {
-  TCC_TRY(Shape shape, c.constant_integers(1, "shape"));
+  TCC_TRY(const std::vector<Extent> extents, c.extents(1, "shape"));
+  Shape shape;
+  for (const Extent& e : extents) shape.push_back(e.most);
   TCC_TRY_VOID(graph::check_shape(shape, "the new shape"));
   auto out = graph::broadcast_shapes(c.input_value(0).shape, shape);
   if (!out)
     return input_error("shapes {} and {} do not broadcast", graph::shape_text(c.input_value(0).shape),
                        graph::shape_text(shape));
-  return c.finish(Op::kExpand, graph::ReshapeAttrs{*out}, {c.input(0)});
+  const Shape own = c.input_value(0).shape;
+  const auto ends_with = [&](size_t axis, const Shape& s) { return s.size() + axis >= out->size(); };
+  Counts counts(out->size(), graph::kNone);
+  for (size_t axis = 0; axis < out->size(); ++axis) {
+    const ValueId asked = ends_with(axis, shape) ? extents[axis + shape.size() - out->size()].count : graph::kNone;
+    const size_t from = axis + own.size() - out->size();
+    const bool has = ends_with(axis, own);
+    if (has && c.count(0, from) != graph::kNone) {
+      counts[axis] = c.count(0, from);
+      if (asked == graph::kNone ? ends_with(axis, shape) && shape[axis + shape.size() - out->size()] != 1
+                                : !c.same_number(asked, counts[axis]))
+        return c.refuse_count(c.input(0), from, "is expanded to another extent");
+    } else if (asked != graph::kNone) {
+      if (has && own[from] != 1) return c.refuse_run_time(1, "the extent of an axis of several elements");
+      counts[axis] = asked;
+    }
+  }
+  TCC_TRY(const ValueId wide, c.emit(Op::kExpand, graph::ReshapeAttrs{*out}, {c.input(0)}));
+  c.set_counts(wide, std::move(counts));
+  return c.finish(wide);
 }
 
 Result<void> import_tile(NodeContext& c) {
@@ -301,7 +351,11 @@ Result<void> import_eye_like(NodeContext& c) {
 
 Result<void> import_range(NodeContext& c) {
   TCC_TRY(double start, c.constant_scalar(0, "start"));
-  TCC_TRY(double limit, c.constant_scalar(1, "limit"));
+  Extent end;
+  if (c.rank(1) == 0 && !c.input_value(1).is_constant() && !graph::is_float(c.input_value(1).dtype))
+    TCC_TRY_SET(end, c.extents(1, "limit").map([](const auto& list) { return list[0]; }));
+  double limit = static_cast<double>(end.most);
+  if (end.count == graph::kNone) TCC_TRY_SET(limit, c.constant_scalar(1, "limit"));
   TCC_TRY(double delta, c.constant_scalar(2, "delta"));
   if (delta == 0 || !std::isfinite(start) || !std::isfinite(limit) || !std::isfinite(delta))
     return input_error("cannot count from {} to {} by {}", start, limit, delta);
@@ -311,11 +365,26 @@ Result<void> import_range(NodeContext& c) {
   std::vector<double> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) values[i] = start + static_cast<double>(i) * delta;
   DType dtype = c.input_value(0).dtype;
-  return c.finish(
-      c.constant(dtype, {static_cast<int64_t>(values.size())}, graph::make_constant_from_doubles(dtype, values)));
+  const ValueId id =
+      c.constant(dtype, {static_cast<int64_t>(values.size())}, graph::make_constant_from_doubles(dtype, values));
+  if (end.count != graph::kNone) {
+    if (delta != 1 || start < 0) return c.refuse_run_time(1, "the limit of a range with steps");
+    TCC_TRY(const ValueId length, derived_count(c, CountOp::kWithout, end.count, static_cast<int64_t>(start)));
+    c.set_counts(id, {length});
+  }
+  return c.finish(id);
 }
 
 Result<void> import_size(NodeContext& c) {
+  if (c.is_counted(0)) {
+    Made size = c.scalar(DType::kI64, 1);
+    for (size_t axis = 0; axis < c.input_value(0).shape.size(); ++axis) {
+      const ValueId count = c.count(0, axis);
+      const auto extent = static_cast<double>(c.input_value(0).shape[axis]);
+      size = c.arithmetic(Op::kMul, size, count != graph::kNone ? Made(count) : Made(c.scalar(DType::kI64, extent)));
+    }
+    return c.finish(size);
+  }
   return c.finish(
       c.constant(DType::kI64, {}, graph::make_constant_i64(std::vector<int64_t>{c.input_value(0).elements()})));
 }

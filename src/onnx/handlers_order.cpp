@@ -13,17 +13,26 @@ namespace tcc::onnx {
 
 Result<void> import_top_k(NodeContext& c) {
   graph::TopKAttrs attrs;
+  Extent k;
   TCC_TRY(attrs.axis, c.get_axis(-1, c.rank(0)));
   if (c.opset() < 10) {
     TCC_TRY(attrs.k, c.get_int("k", -1));
   } else {
-    TCC_TRY(const std::vector<int64_t> k, c.constant_integers(1, "k"));
-    if (k.size() != 1) return input_error("k has {} numbers", k.size());
-    attrs.k = k[0];
+    TCC_TRY(const std::vector<Extent> numbers, c.extents(1, "k"));
+    if (numbers.size() != 1) return input_error("k has {} numbers", numbers.size());
+    k = numbers[0];
+    attrs.k = k.most;
+    // A number made of counts has room for what there is.
+    if (k.count != graph::kNone) attrs.k = std::min(k.most, c.input_value(0).shape[static_cast<size_t>(attrs.axis)]);
   }
   TCC_TRY(attrs.largest, c.get_flag("largest", true, 11));
   c.ignore_attribute("sorted");  // sorted where the order is free, too
   TCC_TRY(const ValueId indices, c.emit(Op::kTopK, attrs, {c.input(0)}));
+  if (k.count != graph::kNone) {
+    Counts counts = c.counts(indices) != nullptr ? *c.counts(indices) : Counts(c.value(indices).shape.size(), graph::kNone);
+    TCC_TRY_SET(counts[static_cast<size_t>(attrs.axis)], derived_count(c, CountOp::kAtMost, k.count, attrs.k));
+    c.set_counts(indices, std::move(counts));
+  }
   c.set_output(1, indices);
   return c.finish(Op::kGatherElements, graph::AxisAttrs{attrs.axis}, {c.input(0), indices});
 }
@@ -104,7 +113,8 @@ Result<std::vector<int64_t>> places_of_elements(const graph::Value& indices, con
 bool has_constant_places(NodeContext& c, ScatterReduction reduction) {
   const graph::Value& indices = c.input_value(1);
   const bool integers = indices.dtype == DType::kI64 || indices.dtype == DType::kI32;
-  return integers && indices.is_constant() && reduction == ScatterReduction::kNone &&
+  const bool counted = c.is_counted(0) || c.is_counted(1) || c.is_counted(2);
+  return !counted && integers && indices.is_constant() && reduction == ScatterReduction::kNone &&
          c.input_value(0).elements() <= kMaxTable && indices.elements() <= kMaxTable;
 }
 
@@ -256,7 +266,8 @@ Result<void> import_scatter_nd(NodeContext& c) {
   TCC_TRY(const ValueId scattered,
           c.emit(Op::kScatter, graph::ScatterAttrs{-1, reduction}, {c.input(0), index, update}));
   if (c.value(scattered).is_constant()) return c.finish(scattered);
-  if (reduction == ScatterReduction::kNone && indices.size() > 1)
+  const bool counted = c.is_counted(0) || c.is_counted(1) || c.is_counted(2);
+  if (reduction == ScatterReduction::kNone && indices.size() > 1 && !counted)
     if (const auto grid = grid_of(c, c.input(1))) return c.finish(put_on_grid(c, *grid));
   if (!has_constant_places(c, reduction)) return c.finish(scattered);
   TCC_TRY(const std::vector<int64_t> places, places_nd(c.input_value(1), data));
@@ -333,10 +344,73 @@ Result<void> import_cumulative(NodeContext& c) {
   return c.finish(Op::kScan, attrs, {c.input(0)});
 }
 
-// --- shapes that depend on data: of constants
+// --- shapes that depend on data
 // ----------------------------------------------------------------------------
 
+namespace {
+
+Made is_not_zero(NodeContext& c, ValueId x) {
+  const DType dtype = c.value(x).dtype;
+  if (dtype == DType::kBool) return x;
+  return c.unary(UnaryFn::kNot, c.binary(BinaryFn::kEqual, x, c.scalar(dtype, 0)));
+}
+
+// Positions of elements that are not zero, a row for each axis.
+Result<void> non_zero_at_run_time(NodeContext& c) {
+  const Shape shape = c.input_value(0).shape;
+  const int64_t elements = c.input_value(0).elements();
+  if (shape.empty()) return c.refuse_run_time(0, "whether a scalar is zero");
+  if (elements == 0 || elements > kMaxTable)
+    return refuse(elements == 0 ? Refusal::kNoElements : Refusal::kTooLarge, "{} elements; 1 to {} are supported",
+                  elements, kMaxTable);
+  TCC_TRY(const ValueId mask, is_not_zero(c, c.input(0)));
+  TCC_TRY(const Found found, find_true(c, mask, elements));
+  std::vector<Made> rows;
+  int64_t step = elements;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    step /= shape[axis];
+    Made row = found.places;
+    if (step > 1) row = c.arithmetic(Op::kDiv, row, c.scalar(DType::kI64, static_cast<double>(step)));
+    if (axis > 0) row = c.binary(BinaryFn::kMod, row, c.scalar(DType::kI64, static_cast<double>(shape[axis])));
+    rows.push_back(c.emit_reshape(row, {1, elements}));
+  }
+  TCC_TRY(const ValueId places, rows.size() == 1 ? rows[0] : c.emit(Op::kConcat, graph::AxisAttrs{0}, rows));
+  c.set_counts(places, {graph::kNone, found.count});
+  return c.finish(places);
+}
+
+Result<void> compress_at_run_time(NodeContext& c) {
+  Made x = c.input(0);
+  int64_t axis = 0;
+  if (c.has_attribute("axis")) {
+    TCC_TRY(axis, c.get_axis(0, c.rank(0)));
+  } else {
+    x = c.emit_reshape(x, {c.input_value(0).elements()});
+  }
+  if (!x) return c.finish(x);
+  if (c.input_value(1).dtype != DType::kBool || c.rank(1) != 1)
+    return input_error("the condition must be bools of one dimension, not {} {}",
+                       graph::dtype_name(c.input_value(1).dtype), graph::shape_text(c.input_value(1).shape));
+  const auto at = static_cast<size_t>(axis);
+  const int64_t extent = c.value(*x).shape[at];
+  Made condition = c.input(1);
+  if (c.input_value(1).shape[0] > extent) condition = c.slice(condition, 0, 0, extent);
+  TCC_TRY(const ValueId mask, condition);
+  const int64_t most = c.value(mask).shape[0];
+  if (most == 0 || most > kMaxTable)
+    return refuse(most == 0 ? Refusal::kNoElements : Refusal::kTooLarge, "{} elements; 1 to {} are supported", most,
+                  kMaxTable);
+  TCC_TRY(const Found found, find_true(c, mask, most));
+  ValueId places = found.places;
+  TCC_TRY_SET(places, c.emit_fixed(Op::kIdentity, graph::NoAttrs{}, {places}));
+  c.set_counts(places, {found.count});
+  return c.finish(Op::kGather, graph::AxisAttrs{axis}, {x, places});
+}
+
+}  // namespace
+
 Result<void> import_non_zero(NodeContext& c) {
+  if (!c.input_value(0).is_constant() || c.is_counted(0)) return non_zero_at_run_time(c);
   TCC_TRY(const graph::Value* x, c.known_input(0, "the data"));
   if (x->elements() > kMaxTable) return refuse(Refusal::kTooLarge, "{} elements", x->elements());
   const std::vector<double> data = graph::constant_doubles(*x->constant, x->dtype, x->elements());
@@ -354,6 +428,7 @@ Result<void> import_non_zero(NodeContext& c) {
 }
 
 Result<void> import_compress(NodeContext& c) {
+  if (!c.input_value(1).is_constant() || c.is_counted(1) || c.is_counted(0)) return compress_at_run_time(c);
   TCC_TRY(const graph::Value* condition, c.known_input(1, "the condition"));
   if (condition->shape.size() != 1 || condition->elements() > kMaxTable)
     return input_error("the condition must have one dimension, not shape {}", graph::shape_text(condition->shape));

@@ -96,6 +96,9 @@ Result<void> import_reduce(NodeContext& c) {
   // Of integers: means truncate, and what has roots and logarithms is computed in f64.
   const DType dtype = c.value(x).dtype;
   if (!graph::is_float(dtype) && c.op() == "ReduceMean") {
+    for (int64_t axis : axes)
+      if (c.count(0, static_cast<size_t>(axis)) != graph::kNone)
+        return c.refuse_count(x, static_cast<size_t>(axis), "is that of integers of which a mean is taken");
     double count = 1;
     for (int64_t axis : axes) count *= static_cast<double>(c.value(x).shape[static_cast<size_t>(axis)]);
     if (count == 0) return input_error("the mean of no integers is not a number");

@@ -61,8 +61,19 @@ Result<void> import_constant(NodeContext& c) {
                 "needs one of the attributes value, value_int, value_ints, value_float, value_floats");
 }
 
+// The extents in the graph, and the counts of those that are known at run time only.
+std::pair<Shape, Counts> split_extents(const std::vector<Extent>& extents) {
+  std::pair<Shape, Counts> result;
+  for (const Extent& e : extents) {
+    result.first.push_back(e.most);
+    result.second.push_back(e.count);
+  }
+  return result;
+}
+
 Result<void> import_constant_of_shape(NodeContext& c) {
-  TCC_TRY(Shape shape, c.constant_integers(0, "shape"));
+  TCC_TRY(const std::vector<Extent> extents, c.extents(0, "shape"));
+  auto [shape, counts] = split_extents(extents);
   TCC_TRY_VOID(graph::check_shape(shape, "the result"));
   TCC_TRY(auto tensor, c.get_tensor("value"));
   DType dtype = tensor ? tensor->dtype : DType::kF32;
@@ -76,7 +87,9 @@ Result<void> import_constant_of_shape(NodeContext& c) {
     return input_error("the result of shape {} is larger than {}", graph::shape_text(shape),
                        format_bytes(static_cast<double>(kMaxSplatBytes)));
   }
-  return c.finish(c.constant(dtype, shape, element));
+  const ValueId id = c.constant(dtype, shape, element);
+  c.set_counts(id, std::move(counts));
+  return c.finish(id);
 }
 
 Result<void> import_flatten(NodeContext& c) {
@@ -97,7 +110,8 @@ Result<void> import_reshape(NodeContext& c) {
     TCC_TRY(target, required_ints(c, "shape"));
   } else {
     if (!c.has_input(1)) return input_error("the new shape (input 1) is missing");
-    TCC_TRY(target, c.constant_integers(1, "shape"));
+    TCC_TRY(const std::vector<Extent> extents, c.extents(1, "shape"));
+    target = split_extents(extents).first;
   }
   TCC_TRY(bool allow_zero, c.get_flag("allowzero", false, 14));
   const Shape& from = c.input_value(0).shape;
@@ -138,6 +152,8 @@ Result<void> import_squeeze(NodeContext& c) {
   }
   Shape to;
   for (size_t i = 0; i < from.size(); ++i) {
+    if (!listed && from[i] == 1 && c.count(0, i) != graph::kNone)
+      return c.refuse_count(c.input(0), i, "may be 1, and then disappears");
     bool drop = listed ? std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i)) : from[i] == 1;
     if (!drop) to.push_back(from[i]);
   }
@@ -184,6 +200,16 @@ Result<void> import_shape(NodeContext& c) {
   if (end < 0) end += rank;
   start = std::clamp<int64_t>(start, 0, rank);
   end = std::clamp<int64_t>(end, start, rank);
+  if (c.is_counted(0) && start < end) {
+    std::vector<Made> numbers;
+    for (int64_t i = start; i < end; ++i) {
+      const ValueId count = c.count(0, static_cast<size_t>(i));
+      const std::vector<int64_t> fixed{shape[static_cast<size_t>(i)]};
+      numbers.push_back(count == graph::kNone ? Made(c.constant(DType::kI64, {1}, graph::make_constant_i64(fixed)))
+                                              : c.emit_reshape(count, {1}));
+    }
+    return c.finish(Op::kConcat, graph::AxisAttrs{0}, numbers);
+  }
   std::vector<int64_t> part(shape.begin() + start, shape.begin() + end);
   return c.finish(c.constant(DType::kI64, {end - start}, graph::make_constant_i64(part)));
 }

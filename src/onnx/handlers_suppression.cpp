@@ -1,5 +1,9 @@
-// NonMaxSuppression of boxes that are known when the model is compiled: the number of boxes it keeps depends on them.
+// NonMaxSuppression. Of boxes that are known when the model is compiled it is computed here. Of others it becomes an
+// order by score (TopK), a pass over the boxes in this order (Suppress), and the places of those that stay (Find): their
+// number is known at run time only.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 
@@ -58,6 +62,69 @@ std::vector<float> floats_of(const graph::Value& v) {
   return {values.begin(), values.end()};
 }
 
+// The number that the model's writer meant: kernels and references of other precisions round it each by themselves.
+double shortest_decimal(float x) {
+  return std::strtod(fmt::format("{}", x).c_str(), nullptr);
+}
+
+// Boxes [B, N, 4] as y and x of the lower corner, y and x of the upper one.
+Made lower_and_upper(NodeContext& c, ValueId boxes, bool centered_box) {
+  auto column = [&](int64_t i) { return c.slice(boxes, 2, i, 1); };
+  if (centered_box) {
+    auto half = [&](int64_t i) { return c.arithmetic(Op::kMul, column(i), c.scalar(DType::kF32, 0.5)); };
+    return c.emit(Op::kConcat, graph::AxisAttrs{2},
+                  {c.arithmetic(Op::kSub, column(1), half(3)), c.arithmetic(Op::kSub, column(0), half(2)),
+                   c.arithmetic(Op::kAdd, column(1), half(3)), c.arithmetic(Op::kAdd, column(0), half(2))});
+  }
+  return c.emit(Op::kConcat, graph::AxisAttrs{2},
+                {c.binary(BinaryFn::kMin, column(0), column(2)), c.binary(BinaryFn::kMin, column(1), column(3)),
+                 c.binary(BinaryFn::kMax, column(0), column(2)), c.binary(BinaryFn::kMax, column(1), column(3))});
+}
+
+Result<void> suppress_at_run_time(NodeContext& c, const Suppression& rule) {
+  const Shape s = c.input_value(1).shape;
+  const int64_t batches = s[0], classes = s[1], count = s[2];
+  for (size_t axis : {size_t{0}, size_t{1}})
+    if (c.count(1, axis) != graph::kNone) return c.refuse_count(c.input(1), axis, "counts batches or classes of scores");
+  if (c.count(0, 0) != graph::kNone) return c.refuse_count(c.input(0), 0, "counts batches of boxes");
+  if (c.input_value(1).elements() == 0 || c.input_value(1).elements() > kMaxTable)
+    return refuse(c.input_value(1).elements() == 0 ? Refusal::kNoElements : Refusal::kTooLarge,
+                  "{} scores; 1 to {} are supported", c.input_value(1).elements(), kMaxTable);
+  TCC_TRY(const ValueId order, c.emit(Op::kTopK, graph::TopKAttrs{2, count, true}, {c.input(1)}));
+  TCC_TRY(const ValueId sorted, c.emit(Op::kGatherElements, graph::AxisAttrs{2}, {c.input(1), order}));
+  Made counts = c.constant(DType::kBool, s, graph::make_splat(DType::kBool, 1));
+  if (std::isfinite(rule.least_score))
+    counts = c.binary(BinaryFn::kGreater, sorted, c.scalar(c.value(sorted).dtype, rule.least_score));
+  if (!counts) return c.finish(counts);
+  // Without a least score the bools are a constant, and have the counts of the scores.
+  if (c.counts(*counts) == nullptr && c.counts(sorted) != nullptr) c.set_counts(*counts, *c.counts(sorted));
+  TCC_TRY(const ValueId valid, without_counts(c, *counts));
+  TCC_TRY(const ValueId boxes, lower_and_upper(c, c.input(0), rule.centered_box));
+  // Places behind the actual ones are masked: from here on no extent depends on data.
+  TCC_TRY(const ValueId fixed_boxes, c.emit_fixed(Op::kIdentity, graph::NoAttrs{}, {boxes}));
+  TCC_TRY(const ValueId fixed_order, c.emit_fixed(Op::kIdentity, graph::NoAttrs{}, {order}));
+  const Made places = c.emit_reshape(fixed_order, {batches, classes * count, 1});
+  const Made ordered = c.emit_reshape(c.emit(Op::kGatherNd, graph::GatherNdAttrs{1}, {fixed_boxes, places}),
+                                      {batches * classes, count, 4});
+  const Made stay = c.emit(Op::kSuppress,
+                           graph::SuppressAttrs{rule.most, shortest_decimal(rule.most_overlap)},
+                           {ordered, c.emit_reshape(valid, {batches * classes, count})});
+  if (!stay) return c.finish(stay);
+  const int64_t room = batches * classes * std::min(rule.most, count);
+  if (room == 0) return c.finish(c.constant(DType::kI64, {0, 3}, graph::make_constant_i64({})));
+  TCC_TRY(const Found found, find_true(c, *stay, room));
+  auto number = [&](int64_t n) { return c.scalar(DType::kI64, static_cast<double>(n)); };
+  const Made batch = c.arithmetic(Op::kDiv, found.places, number(classes * count));
+  const Made kind = c.binary(BinaryFn::kMod, c.arithmetic(Op::kDiv, found.places, number(count)), number(classes));
+  const Made box = c.emit(Op::kGather, graph::AxisAttrs{0},
+                          {c.emit_reshape(fixed_order, {batches * classes * count}), found.places});
+  TCC_TRY(const ValueId rows, c.emit(Op::kConcat, graph::AxisAttrs{1},
+                                     {c.emit_reshape(batch, {room, 1}), c.emit_reshape(kind, {room, 1}),
+                                      c.emit_reshape(box, {room, 1})}));
+  c.set_counts(rows, {found.count, graph::kNone});
+  return c.finish(rows);
+}
+
 }  // namespace
 
 Result<void> import_non_max_suppression(NodeContext& c) {
@@ -66,19 +133,23 @@ Result<void> import_non_max_suppression(NodeContext& c) {
   TCC_TRY(const double most, c.constant_scalar(2, "max_output_boxes_per_class", 0));
   TCC_TRY(const double most_overlap, c.constant_scalar(3, "iou_threshold", 0));
   TCC_TRY(const double least, c.constant_scalar(4, "score_threshold", -std::numeric_limits<double>::infinity()));
-  if (!(most >= 0 && most <= static_cast<double>(graph::kMaxElements)))
-    return input_error("max_output_boxes_per_class is {}, expected 0 or more", most);
+  if (!(most >= 0)) return input_error("max_output_boxes_per_class is {}, expected 0 or more", most);
   if (!(most_overlap >= 0 && most_overlap <= 1))
     return input_error("iou_threshold is {}, expected 0 to 1", most_overlap);
-  rule.most = static_cast<int64_t>(most);
+  rule.most = static_cast<int64_t>(std::min(most, static_cast<double>(graph::kMaxElements)));
   rule.most_overlap = static_cast<float>(most_overlap);
   rule.least_score = static_cast<float>(least);
-  TCC_TRY(const graph::Value* boxes, c.known_input(0, "the boxes"));
-  TCC_TRY(const graph::Value* scores, c.known_input(1, "the scores"));
-  const Shape b = boxes->shape, s = scores->shape;
+  const Shape b = c.input_value(0).shape, s = c.input_value(1).shape;
   if (b.size() != 3 || b[2] != 4 || s.size() != 3 || s[0] != b[0] || s[2] != b[1])
     return input_error("boxes of shape {} and scores of shape {}; expected BxNx4 and BxCxN", graph::shape_text(b),
                        graph::shape_text(s));
+  if (c.input_value(0).dtype != DType::kF32 || c.input_value(1).dtype != DType::kF32)
+    return refuse(Refusal::kElementType, "boxes and scores must be f32, not {} and {}",
+                  graph::dtype_name(c.input_value(0).dtype), graph::dtype_name(c.input_value(1).dtype));
+  if (!c.input_value(0).is_constant() || !c.input_value(1).is_constant() || c.is_counted(0) || c.is_counted(1))
+    return suppress_at_run_time(c, rule);
+  TCC_TRY(const graph::Value* boxes, c.known_input(0, "the boxes"));
+  TCC_TRY(const graph::Value* scores, c.known_input(1, "the scores"));
   const int64_t batches = b[0], count = b[1], classes = s[1];
   if (boxes->elements() > kMaxTable || scores->elements() > kMaxTable ||
       scores->elements() > kMaxComparisons / std::max<int64_t>(std::min(count, rule.most), 1))

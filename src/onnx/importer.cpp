@@ -287,11 +287,14 @@ class Importer {
       if (!info.type().has_tensor_type() || !info.type().tensor_type().has_shape()) continue;
       const auto& declared = info.type().tensor_type().shape();
       const graph::Shape& computed = graph_.value(item->tensor).shape;
+      const auto counts = state_.counts.counts.find(item->tensor);
       bool same = declared.dim_size() == static_cast<int>(computed.size());
       std::string text;
       for (int i = 0; i < std::min(declared.dim_size(), static_cast<int>(graph::kMaxRank)); ++i) {
         const auto& dim = declared.dim(i);
         text += fmt::format("{}{}", i ? "x" : "", dim.has_dim_value() ? std::to_string(dim.dim_value()) : "?");
+        if (counts != state_.counts.counts.end() && same && counts->second[static_cast<size_t>(i)] != graph::kNone)
+          continue;  // the declared extent is one that it may have
         if (same && dim.has_dim_value()) same = dim.dim_value() == computed[static_cast<size_t>(i)];
       }
       if (!same) {
@@ -308,6 +311,9 @@ class Importer {
       const std::string own = fmt::format("{}.{}", name, i);
       if (std::find(graph_.output_names.begin(), graph_.output_names.end(), own) != graph_.output_names.end())
         return input_error("outputs '{}' and '{}' need the same name", sanitize(name), sanitize(own));
+      if (state_.counts.counts.contains(elements[i]))
+        return refuse(Refusal::kRunTimeShape, "element {} of output '{}' has an extent that is known at run time only",
+                      i, sanitize(name));
       auto copy = graph_.add_node(graph::Op::kIdentity, graph::NoAttrs{}, {elements[i]}, own);
       if (!copy) return tl::make_unexpected(std::move(copy).error());
       graph_.add_output(*copy, own);
@@ -332,6 +338,26 @@ class Importer {
       graph_.add_output(item->tensor, info.name());
     }
     if (graph_.outputs.empty()) return input_error("the sequences that '{}' gives have no elements", sanitize(name_));
+    return collect_counts();
+  }
+
+  // Behind the outputs come the extents that run() computes, those of one size and bound once.
+  Result<void> collect_counts() {
+    const size_t outputs = graph_.outputs.size();
+    std::map<std::pair<ValueId, int64_t>, int32_t> numbers;
+    for (size_t i = 0; i < outputs; ++i) {
+      const auto counts = state_.counts.counts.find(graph_.outputs[i]);
+      if (counts == state_.counts.counts.end()) continue;
+      const graph::Shape shape = graph_.value(graph_.outputs[i]).shape;
+      for (size_t axis = 0; axis < shape.size(); ++axis) {
+        if (counts->second[axis] == graph::kNone) continue;
+        const auto [number, fresh] = numbers.try_emplace({counts->second[axis], shape[axis]}, graph_.counts);
+        graph_.counted_axes.push_back({static_cast<int32_t>(i), static_cast<int32_t>(axis), number->second});
+        if (!fresh) continue;
+        ++graph_.counts;
+        graph_.add_output(counts->second[axis], fmt::format("n{}", number->second));
+      }
+    }
     return {};
   }
 

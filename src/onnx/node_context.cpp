@@ -90,20 +90,96 @@ tl::unexpected<Error> NodeContext::refuse_run_time(size_t i, const char* what) c
 }
 
 Result<const graph::Value*> NodeContext::known_input(size_t i, const char* what) const {
-  if (!input_value(i).is_constant()) return refuse_run_time(i, what);
+  if (!input_value(i).is_constant() || is_counted(i)) return refuse_run_time(i, what);
   return &input_value(i);
 }
 
 Result<std::vector<int64_t>> NodeContext::constant_integers(size_t i, const char* what) const {
   if (!has_input(i)) return input_error("{} (input {}) must be a tensor", what, i);
   const graph::Value& v = input_value(i);
-  if (!v.is_constant()) return refuse_run_time(i, what);
+  if (!v.is_constant() || is_counted(i)) return refuse_run_time(i, what);
   if (graph::is_float(v.dtype))
     return input_error("{} (input {}) must be integers, not {}", what, i, graph::dtype_name(v.dtype));
   if (v.shape.size() > 1)
     return input_error("{} (input {}) must have one dimension, not shape {}", what, i, graph::shape_text(v.shape));
   if (v.elements() > kMaxListEntries) return input_error("{} (input {}) has {} elements", what, i, v.elements());
   return graph::constant_integers(*v.constant, v.dtype, v.elements());
+}
+
+Result<std::vector<Extent>> NodeContext::extents(size_t i, const char* what) {
+  std::vector<Extent> list;
+  const auto known = has_input(i) ? book().numbers.find(inputs_[i].tensor) : book().numbers.end();
+  if (known == book().numbers.end() || graph::is_float(input_value(i).dtype) || input_value(i).shape.size() > 1) {
+    TCC_TRY(const std::vector<int64_t> numbers, constant_integers(i, what));
+    for (int64_t n : numbers) list.push_back({n});
+    return list;
+  }
+  std::vector<CountedNumber> numbers = known->second;
+  for (size_t e = 0; e < numbers.size(); ++e) {
+    CountedNumber& n = numbers[e];
+    if (n.low == n.high) {
+      list.push_back({n.low});
+      continue;
+    }
+    if (n.scalar == graph::kNone) {
+      const Made own = rank(i) == 0 ? Made(input(i)) : slice(input(i), 0, static_cast<int64_t>(e), 1);
+      TCC_TRY_SET(n.scalar, cast(emit_reshape(own, {}), graph::DType::kI64));
+      book().numbers[n.scalar] = {{n.low, n.high, n.scalar}};
+    }
+    ValueId count = n.scalar;
+    if (n.low < 0) TCC_TRY_SET(count, derived_count(*this, CountOp::kWithout, count, 0));
+    list.push_back({std::max<int64_t>(n.high, 0), count});
+  }
+  book().numbers[inputs_[i].tensor] = std::move(numbers);
+  return list;
+}
+
+// --- counts -------------------------------------------------------------------------------------------------------
+
+const Counts* NodeContext::counts(ValueId id) const {
+  const auto known = state_.counts.counts.find(id);
+  return known == state_.counts.counts.end() ? nullptr : &known->second;
+}
+
+ValueId NodeContext::count(size_t i, size_t axis) const {
+  const Counts* own = has_input(i) ? counts(inputs_[i].tensor) : nullptr;
+  return own == nullptr ? graph::kNone : (*own)[axis];
+}
+
+void NodeContext::set_counts(ValueId id, Counts counts) {
+  bool any = false;
+  for (size_t axis = 0; axis < counts.size(); ++axis) {
+    ValueId& count = counts[axis];
+    if (count == graph::kNone) continue;
+    const graph::Value& v = graph_.value(count);
+    if (v.is_constant() && graph::constant_integers(*v.constant, v.dtype, 1)[0] == graph_.value(id).shape[axis]) {
+      count = graph::kNone;
+      continue;
+    }
+    any = true;
+    auto [number, fresh] = state_.counts.numbers.try_emplace(count);
+    if (fresh) number->second = {{0, graph_.value(id).shape[axis], count}};
+    if (number->second[0].scalar == graph::kNone) number->second[0].scalar = count;
+    count = number->second[0].scalar;
+  }
+  if (any)
+    state_.counts.counts[id] = std::move(counts);
+  else
+    state_.counts.counts.erase(id);
+}
+
+CountedNumber NodeContext::number(ValueId count) const {
+  const auto known = state_.counts.numbers.find(count);
+  return known == state_.counts.numbers.end() ? CountedNumber{0, graph::kMaxElements, count} : known->second[0];
+}
+
+bool NodeContext::same_number(ValueId a, ValueId b) const {
+  return a == b || (number(a).scalar != graph::kNone && number(a).scalar == number(b).scalar);
+}
+
+tl::unexpected<Error> NodeContext::refuse_count(ValueId id, size_t axis, const char* why) const {
+  const std::string whose = id == graph::kNone ? "" : fmt::format(" of '{}'", sanitize(graph_.value(id).name));
+  return refuse(Refusal::kRunTimeShape, "axis {}{}, whose extent is known at run time only, {}", axis, whose, why);
 }
 
 Result<std::vector<int64_t>> NodeContext::optional_integers(size_t i, const char* what) const {
@@ -116,7 +192,7 @@ Result<double> NodeContext::constant_scalar(size_t i, const char* what, double o
 
 Result<double> NodeContext::constant_scalar(size_t i, const char* what) const {
   const graph::Value& v = input_value(i);
-  if (!v.is_constant()) return refuse_run_time(i, what);
+  if (!v.is_constant() || is_counted(i)) return refuse_run_time(i, what);
   if (v.elements() != 1)
     return input_error("{} (input {}) must be a scalar, not shape {}", what, i, graph::shape_text(v.shape));
   return graph::constant_element(*v.constant, v.dtype, 0);
@@ -249,6 +325,12 @@ Made NodeContext::emit(graph::Op op, graph::Attributes attrs, const std::vector<
     if (!input) return input;
     ids.push_back(*input);
   }
+  if (std::any_of(ids.begin(), ids.end(), [&](ValueId id) { return counts(id) != nullptr; }))
+    return emit_counted(*this, op, std::move(attrs), std::move(ids));
+  return emit_fixed(op, std::move(attrs), std::move(ids));
+}
+
+Made NodeContext::emit_fixed(graph::Op op, graph::Attributes attrs, std::vector<ValueId> ids) {
   TCC_TRY(ValueId id, graph_.add_node(op, std::move(attrs), std::move(ids), proto_.name()));
   graph_.node(graph_.value(id).producer).sources = {source_};
   // Shapes are often computed in the graph: what is known now must be a constant now. Large float results wait for
@@ -260,6 +342,21 @@ Made NodeContext::emit(graph::Op op, graph::Attributes attrs, const std::vector<
     return v.is_constant() && !v.constant->splat && v.elements() > 1;
   });
   const int64_t bytes = dense ? graph_.value(id).bytes() : 0;
+  if (auto numbers = follow_numbers(graph_, state_.counts, node)) {
+    const bool known = std::all_of(numbers->begin(), numbers->end(), [](const auto& n) { return n.low == n.high; });
+    if (!known && graph_.value(id).shape.empty() && graph_.value(id).dtype == graph::DType::kI64 &&
+        (*numbers)[0].scalar == graph::kNone)
+      (*numbers)[0].scalar = id;
+    if (known && !graph::is_float(graph_.value(id).dtype)) {
+      std::vector<double> values;
+      for (const CountedNumber& n : *numbers) values.push_back(static_cast<double>(n.low));
+      graph_.value(id).constant = graph::make_constant_from_doubles(graph_.value(id).dtype, values);
+      graph_.value(id).producer = graph::kNone;
+      graph_.order.pop_back();
+      return id;
+    }
+    state_.counts.numbers[id] = std::move(*numbers);
+  }
   if (graph_.value(id).bytes() > kAlwaysFolded && state_.folded_bytes + bytes > kMaxFoldedBytes) return id;
   bool small = !graph::is_float(graph_.value(id).dtype) || graph_.value(id).elements() <= kMaxFoldedFloats;
   TCC_TRY(auto folded, graph::evaluate_constant(graph_, node, small ? &state_.evaluator : nullptr));

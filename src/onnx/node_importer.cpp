@@ -204,6 +204,18 @@ Result<void> NodeImporter::import_operator(const tcc_onnx::Node& node, Items inp
         return refuse(Refusal::kNotATensor, "input {} is a sequence or an optional, expected a tensor", i);
     }
   }
+  if (!takes_counts(domain_of(node), node.op_type())) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto counts = state_.counts.counts.find(inputs[i].tensor);
+      if (counts == state_.counts.counts.end()) continue;
+      const auto axis = std::find_if(counts->second.begin(), counts->second.end(),
+                                     [](ValueId count) { return count != graph::kNone; });
+      return refuse(Refusal::kRunTimeShape,
+                    "input {} ('{}') has an extent on axis {} that is known at run time only, which this operator does "
+                    "not support",
+                    i, sanitize(state_.graph.value(inputs[i].tensor).name), axis - counts->second.begin());
+    }
+  }
   const SmallUse use = small_use(node.op_type());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].small != nullptr && use == SmallUse::kRefuse)

@@ -164,7 +164,7 @@ constexpr const char* kExample = R"json({
   "id": "", "tool_version": "", "abi_version": 0, "model": "", "target": {"name": "", "kind": "", "features": ""},
   "inputs": [{"name": "", "type": "", "shape": [0], "bytes": 0}],
   "outputs": [{"name": "", "type": "", "shape": [0], "bytes": 0}],
-  "workspace_bytes": 0, "weights_bytes": 0, "steps": [0],
+  "workspace_bytes": 0, "weights_bytes": 0, "steps": [0], "counts": [0],
   "tasks": [{"key": "", "workload": "", "type": "", "count": 0, "flops": 0, "bytes": 0, "tuned": true, "launches": 0,
              "code_bytes": 0, "seconds": 0,
              "code": [{"architecture": "", "format": "", "record": "", "code_bytes": 0, "seconds": 0,

@@ -137,6 +137,12 @@ Result<void> LoadedModel::take_sizes(const std::map<std::string, int64_t>& sizes
                                     sanitize(dim.name), actual.back(), dim.low, dim.high, id_),
                         "build it with a wider range");
   }
+  bool counted = false;
+  for (const auto& most : metadata.is_object() ? metadata.value("counts", nlohmann::json::array()) : nlohmann::json()) {
+    if (!most.is_number_integer()) return damaged();
+    actual.push_back(most.get<int64_t>());
+    counted = true;
+  }
   for (const auto& [name, size] : sizes) {
     const bool known =
         std::any_of(dims_.begin(), dims_.end(), [&](const graph::DimRange& dim) { return dim.name == name; });
@@ -147,7 +153,7 @@ Result<void> LoadedModel::take_sizes(const std::map<std::string, int64_t>& sizes
         ErrorClass::kUsage, fmt::format("--dim {}: expected a dimension of several sizes of {}", sanitize(name), id_),
         names.empty() ? "every size of this library is fixed" : fmt::format("it has {}", fmt::join(names, ", ")));
   }
-  if (dims_.empty()) return {};
+  if (dims_.empty() && !counted) return {};
   for (auto [name, specs] : {std::pair("inputs", &inputs_), std::pair("outputs", &outputs_)}) {
     for (size_t i = 0; i < specs->size(); ++i) {
       graph::Shape shape;
@@ -252,6 +258,7 @@ void ModelContext::take(std::span<const void* const> inputs, std::span<void* con
   for (size_t i = 0; i < outputs.size(); ++i) {
     outputs_[i].data = outputs[i];
     outputs_[i].device = device;
+    std::ranges::copy(model_->outputs()[i].shape, outputs_[i].shape);  // the last run wrote its own
   }
 }
 

@@ -21,6 +21,7 @@ Json tensors_json(const PackagePlan& plan, const PublicTensors& tensors,
     if (shapes == nullptr) continue;
     std::vector<std::string> names;
     for (const graph::DimRange& dim : plan.dynamic->dims) names.push_back(dim.name);
+    for (int32_t c = 0; c < plan.dynamic->counts; ++c) names.push_back(fmt::format("n{}", c));
     list.back()["sizes"] = graph::symbolic_text((*shapes)[i], names);
     Json axes = Json::array();
     for (const graph::SymbolicAxis& axis : (*shapes)[i]) {
@@ -38,6 +39,11 @@ Json dims_json(const DynamicPlan& plan) {
   for (const graph::DimRange& dim : plan.dims)
     list.push_back({{"name", dim.name}, {"low", dim.low}, {"high", dim.high}, {"tuned", dim.tuned}});
   return list;
+}
+// The greatest value of each.
+Json counts_json(const DynamicPlan& plan) {
+  const std::vector<int64_t>& bounds = plan.buckets.back().bounds;
+  return std::vector<int64_t>(bounds.begin() + std::ssize(plan.dims), bounds.end());
 }
 Json buckets_json(const DynamicPlan& plan) {
   Json list = Json::array();
@@ -203,6 +209,7 @@ std::string make_metadata(const PackagePlan& plan, const ModelLayout& layout, co
                {"steps", Json::array()}};
   if (dynamic != nullptr) {
     json["dims"] = dims_json(*dynamic);
+    if (dynamic->counts > 0) json["counts"] = counts_json(*dynamic);
     json["buckets"] = buckets_json(*dynamic);
   }
   if (!options.source_json.empty()) {

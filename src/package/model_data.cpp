@@ -333,6 +333,7 @@ class ModelWriter {
                    To::kData, bounds[i]);
     tcc_rt_dynamic dynamic{};
     dynamic.num_buckets = static_cast<uint32_t>(buckets.size());
+    dynamic.num_counts = static_cast<uint32_t>(plan.counts);
     dynamic.steps_bytes = static_cast<uint64_t>(layout_.steps_bytes);
     const int64_t at = image_.add(dynamic);
     image_.point(at + static_cast<int64_t>(offsetof(tcc_rt_dynamic, inputs)), To::kData, inputs);

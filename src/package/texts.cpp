@@ -40,6 +40,7 @@ std::string tensor_lines(const PackagePlan& plan, const PublicTensors& tensors,
     // Names are the model's own: dimensions are numbered.
     std::vector<std::string> names;
     for (size_t d = 0; shapes != nullptr && d < plan.dynamic->dims.size(); ++d) names.push_back(fmt::format("d{}", d));
+    for (int32_t c = 0; shapes != nullptr && c < plan.dynamic->counts; ++c) names.push_back(fmt::format("n{}", c));
     if (shapes != nullptr) text += fmt::format("//     of shape {}\n", graph::symbolic_text((*shapes)[i], names));
   }
   return text;
@@ -68,8 +69,11 @@ static void fill(const tcc_tensor_info *info, void *data) {
   }
 }
 
-static void print(const tcc_tensor_info *info, uint32_t index, const void *data) {
-  size_t i, count = info->bytes / (info->dtype.bits / 8);
+static void print(const tcc_tensor_info *info, uint32_t index, const tcc_dltensor *tensor) {
+  const void *data = tensor->data;
+  size_t i, count = 1;
+  int32_t d;
+  for (d = 0; d < tensor->ndim; ++d) count *= (size_t)tensor->shape[d]; /* the actual extents */
   printf("output %u:", (unsigned)index);
   for (i = 0; i < count && i < 8; ++i) {
     const tcc_dldtype t = info->dtype;
@@ -88,13 +92,23 @@ static tcc_dltensor *make_tensors(const tcc_tensor_info *infos, uint32_t count) 
   if (!tensors) return NULL;
   for (i = 0; i < count; ++i) {
     tensors[i].data = malloc(infos[i].bytes ? infos[i].bytes : 1);
-    if (!tensors[i].data) return NULL;
+    tensors[i].shape = malloc(((size_t)infos[i].ndim + 1) * sizeof(int64_t));
+    if (!tensors[i].data || !tensors[i].shape) return NULL;
     tensors[i].device.device_type = TCC_DEVICE_CPU;
     tensors[i].ndim = infos[i].ndim;
     tensors[i].dtype = infos[i].dtype;
-    tensors[i].shape = (int64_t *)infos[i].dims; /* run() only reads it */
+    memcpy(tensors[i].shape, infos[i].dims, (size_t)infos[i].ndim * sizeof(int64_t));
   }
   return tensors;
+}
+
+static void free_tensors(tcc_dltensor *tensors, uint32_t count) {
+  uint32_t i;
+  for (i = 0; i < count; ++i) {
+    free(tensors[i].data);
+    free(tensors[i].shape);
+  }
+  free(tensors);
 }
 
 int main(void) {
@@ -123,11 +137,9 @@ int main(void) {
     fprintf(stderr, "run: %s\n", api->last_error());
     return 1;
   }
-  for (i = 0; i < info->num_outputs; ++i) print(&info->outputs[i], i, outputs[i].data);
-  for (i = 0; i < info->num_inputs; ++i) free(inputs[i].data);
-  for (i = 0; i < info->num_outputs; ++i) free(outputs[i].data);
-  free(inputs);
-  free(outputs);
+  for (i = 0; i < info->num_outputs; ++i) print(&info->outputs[i], i, &outputs[i]);
+  free_tensors(inputs, info->num_inputs);
+  free_tensors(outputs, info->num_outputs);
   api->destroy(context);
   return 0;
 }
@@ -175,6 +187,9 @@ std::string make_header(const PackagePlan& plan, const ModelLayout& layout, cons
   for (size_t d = 0; dynamic != nullptr && d < dynamic->dims.size(); ++d)
     text += fmt::format("//   d{}, a size from {} to {}; info()->dims[{}] has its name\n", d, dynamic->dims[d].low,
                         dynamic->dims[d].high, d);
+  for (int32_t c = 0; dynamic != nullptr && c < dynamic->counts; ++c)
+    text += fmt::format("//   n{}, at most {}: run() computes it, and writes it into the shape of the output\n", c,
+                        dynamic->buckets.back().bounds[dynamic->dims.size() + static_cast<size_t>(c)]);
   text += tensor_lines(plan, public_inputs(plan), dynamic != nullptr ? &dynamic->inputs : nullptr, "input");
   text += tensor_lines(plan, public_outputs(plan), dynamic != nullptr ? &dynamic->outputs : nullptr, "output");
   text += fmt::format("//\n// Workspace {} bytes, weights {} bytes. example.c shows a whole program.\n",

@@ -14,7 +14,7 @@ struct tcc_context {
   void** buffers;   // scratch of run(): the resolved buffers of one step
   void** inputs;    // scratch of run(): data + byte_offset
   void** outputs;
-  int64_t* sizes;  // scratch of run(): the actual sizes of plan->info.dims
+  int64_t* sizes;  // scratch of run(): the actual sizes of plan->info.dims, then the counts
   void* device;    // of plan->gpu->ops; NULL on a CPU
   pid_t process;   // that made it; a forked child has neither the pool's threads nor the driver's state
   atomic_bool busy;
@@ -63,7 +63,8 @@ tcc_status tcc_rt_run_steps(tcc_context* context, void* workspace, uint32_t firs
 tcc_status tcc_rt_check_on_host(const char* role, uint32_t index, const tcc_tensor_info* want,
                                 const tcc_dltensor* have);
 
-// Plans with dimensions of several sizes (dynamic.c).
+// Plans with dimensions of several sizes, or with counts (dynamic.c).
+uint32_t tcc_rt_num_counts(const tcc_rt_plan* plan);
 tcc_status tcc_rt_check_dynamic(const tcc_rt_plan* plan);
 tcc_status tcc_rt_run_dynamic(tcc_context* context, uint32_t num_inputs, uint32_t num_outputs, const tcc_rt_call* call);
 

@@ -1,9 +1,9 @@
-// Plans with dimensions whose sizes the shapes of the inputs say: which bucket serves them, and copies between the
-// caller's tensors and those of the bucket.
+// Plans with dimensions whose sizes the shapes of the inputs say, and with counts, which the steps compute: which bucket
+// serves them, and copies between the caller's tensors and those of the bucket.
 //
 // A bucket's tensor has the extents of its bounds. The elements that count are those whose coordinates, factor by
 // factor, are below the actual extents; kernels mask the others. A tensor of the caller's whose extents are the bounds
-// is used where it is.
+// is used where it is. So is an output whose outermost axis alone has a count: its elements are the first ones anyway.
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +30,10 @@ static uint64_t staged_bytes(const tcc_rt_dynamic_tensor* tensor, const tcc_tens
   return (bytes + TCC_RT_WORKSPACE_ALIGNMENT - 1) / TCC_RT_WORKSPACE_ALIGNMENT * TCC_RT_WORKSPACE_ALIGNMENT;
 }
 
+uint32_t tcc_rt_num_counts(const tcc_rt_plan* plan) {
+  return plan->dynamic ? plan->dynamic->num_counts : 0;
+}
+
 // --- checks of the plan -------------------------------------------------------------------------------------------
 
 static bool is_sound(const tcc_rt_dynamic_tensor* tensor, const tcc_tensor_info* info, uint32_t num_dims) {
@@ -52,11 +56,12 @@ tcc_status tcc_rt_check_dynamic(const tcc_rt_plan* plan) {
     return tcc_rt_fail(TCC_ERROR_INTERNAL, "plan: %u dimensions of several sizes, and nothing that serves them",
                        info->num_dims);
   }
-  bool sound = !plan->gpu && info->num_dims > 0;
+  const uint32_t sizes = info->num_dims + dynamic->num_counts;
+  bool sound = !plan->gpu && sizes > 0 && sizes >= info->num_dims;
   for (uint32_t i = 0; sound && i < info->num_inputs; ++i)
     sound = is_sound(&dynamic->inputs[i], &info->inputs[i], info->num_dims);
   for (uint32_t i = 0; sound && i < info->num_outputs; ++i)
-    sound = is_sound(&dynamic->outputs[i], &info->outputs[i], info->num_dims) &&
+    sound = is_sound(&dynamic->outputs[i], &info->outputs[i], sizes) &&
             dynamic->outputs[i].appends_to < (int32_t)info->num_inputs;
   for (uint32_t b = 0; sound && b < dynamic->num_buckets; ++b) {
     const tcc_rt_bucket* bucket = &dynamic->buckets[b];
@@ -133,6 +138,21 @@ static tcc_status read_sizes(const tcc_rt_plan* plan, const tcc_dltensor* inputs
   return TCC_OK;
 }
 
+// Until the steps have run, counts are the greatest that there may be.
+static void assume_counts(const tcc_rt_plan* plan, const tcc_rt_bucket* bucket, int64_t* sizes) {
+  const uint32_t dims = plan->info.num_dims;
+  for (uint32_t c = 0; c < plan->dynamic->num_counts; ++c) sizes[dims + c] = bucket->bounds[dims + c];
+}
+
+static tcc_status check_counts(const tcc_rt_plan* plan, const tcc_rt_bucket* bucket, const int64_t* sizes) {
+  const uint32_t dims = plan->info.num_dims;
+  for (uint32_t c = 0; c < plan->dynamic->num_counts; ++c)
+    if (sizes[dims + c] < 0 || sizes[dims + c] > bucket->bounds[dims + c])
+      return tcc_rt_fail(TCC_ERROR_INTERNAL, "run: the count %u is %lld, expected 0 to %lld", c,
+                         (long long)sizes[dims + c], (long long)bucket->bounds[dims + c]);
+  return TCC_OK;
+}
+
 static const tcc_rt_bucket* find_bucket(const tcc_rt_plan* plan, const int64_t* sizes) {
   for (uint32_t b = 0; b < plan->dynamic->num_buckets; ++b) {
     const tcc_rt_bucket* bucket = &plan->dynamic->buckets[b];
@@ -153,9 +173,11 @@ tcc_status tcc_rt_output_shape(const tcc_rt_plan* plan, const tcc_dltensor* inpu
     memcpy(shape, info->dims, (size_t)info->ndim * sizeof *shape);
     return TCC_OK;
   }
-  int64_t* sizes = malloc(plan->info.num_dims * sizeof *sizes);
+  int64_t* sizes = malloc(((size_t)plan->info.num_dims + plan->dynamic->num_counts) * sizeof *sizes);
   if (!sizes) return tcc_rt_fail(TCC_ERROR_RESOURCES, "output_shape: no memory");
   const tcc_status status = read_sizes(plan, inputs, num_inputs, sizes);
+  const tcc_rt_bucket* bucket = status == TCC_OK ? find_bucket(plan, sizes) : NULL;
+  if (bucket) assume_counts(plan, bucket, sizes);
   if (status == TCC_OK) shape_of(&plan->dynamic->outputs[output], info->ndim, sizes, shape);
   free(sizes);
   return status;
@@ -324,10 +346,20 @@ static tcc_status check_memory(const run_state* run, const tcc_rt_call* call, co
   return TCC_OK;
 }
 
+// Do the elements that count lie side by side in the bucket's tensor, whatever the counts are?
+static bool counts_outermost(const tcc_rt_dynamic_tensor* tensor, uint32_t num_dims, const int64_t* sizes) {
+  int64_t outside = 1;
+  for (uint32_t f = 0; f < tensor->num_factors; ++f) {
+    if (tensor->factors[f].symbol >= (int32_t)num_dims && outside != 1) return false;
+    outside *= extent_of(&tensor->factors[f], sizes);
+  }
+  return true;
+}
+
 // Where the steps find or leave the tensor: the caller's memory, or room for a copy.
 static char* place(run_state* run, const tcc_rt_dynamic_tensor* tensor, const tcc_tensor_info* info,
                    const tcc_dltensor* own, bool in_place) {
-  bool whole = !in_place;
+  bool whole = !in_place && counts_outermost(tensor, run->plan->info.num_dims, run->sizes);
   for (uint32_t f = 0; f < tensor->num_factors; ++f)
     whole = whole && extent_of(&tensor->factors[f], run->sizes) == extent_of(&tensor->factors[f], run->bucket->bounds);
   int64_t shape[kMaxRank];
@@ -398,6 +430,7 @@ tcc_status tcc_rt_run_dynamic(tcc_context* context, uint32_t num_inputs, uint32_
                        call->outputs ? num_outputs : 0, info->num_outputs);
   run_state run = {plan, find_bucket(plan, context->sizes), context->sizes, NULL};
   if (!run.bucket) return tcc_rt_fail(TCC_ERROR_INTERNAL, "plan: nothing serves these sizes");
+  assume_counts(plan, run.bucket, context->sizes);
   void* workspace = NULL;
   status = take_all(&run, call);
   if (status == TCC_OK) status = tcc_rt_choose_workspace(context, context->workspace, call, &workspace);
@@ -413,8 +446,11 @@ tcc_status tcc_rt_run_dynamic(tcc_context* context, uint32_t num_inputs, uint32_
   for (uint32_t o = 0; o < num_outputs; ++o)
     context->outputs[o] =
         place(&run, &dynamic->outputs[o], &info->outputs[o], &call->outputs[o], appends_in_place(&run, o, call));
+  for (uint32_t c = 0; c < dynamic->num_counts; ++c)
+    context->outputs[info->num_outputs + c] = &context->sizes[info->num_dims + c];
   if (call->step_ns) memset(call->step_ns, 0, plan->num_steps * sizeof *call->step_ns);
   status = tcc_rt_run_steps(context, workspace, run.bucket->first_step, run.bucket->num_steps, call->step_ns);
+  if (status == TCC_OK) status = check_counts(plan, run.bucket, context->sizes);
   if (status != TCC_OK) return status;
   for (uint32_t o = 0; o < num_outputs; ++o) {
     if (context->outputs[o] == (void*)data_of(&call->outputs[o])) continue;

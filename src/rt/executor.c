@@ -64,10 +64,11 @@ static uint32_t most_buffers(const tcc_rt_plan* plan) {
 
 static tcc_status fill_context(tcc_context* context, const tcc_create_options* options) {
   const tcc_rt_plan* plan = context->plan;
+  const uint32_t counts = tcc_rt_num_counts(plan);
   const size_t slots =
-      (size_t)most_buffers(plan) + plan->info.num_inputs + plan->info.num_dims + plan->info.num_outputs;
+      (size_t)most_buffers(plan) + plan->info.num_inputs + plan->info.num_dims + plan->info.num_outputs + counts;
   context->buffers = calloc(slots + 1, sizeof(void*));
-  context->sizes = calloc((size_t)plan->info.num_dims + 1, sizeof(int64_t));
+  context->sizes = calloc((size_t)plan->info.num_dims + counts + 1, sizeof(int64_t));
   if (!context->buffers || !context->sizes) return tcc_rt_fail(TCC_ERROR_RESOURCES, "no memory for a context");
   context->inputs = context->buffers + most_buffers(plan);
   context->outputs = context->inputs + plan->info.num_inputs + plan->info.num_dims;

@@ -51,8 +51,11 @@ tcc_status tcc_rt_check_arg(const tcc_rt_plan* plan, const tcc_rt_arg* arg, uint
         bytes = sizeof(int64_t);
       break;
     case TCC_RT_ARG_OUTPUT:
-      count = plan->info.num_outputs;
-      if (arg->index < count) bytes = plan->info.outputs[arg->index].bytes;
+      count = plan->info.num_outputs + tcc_rt_num_counts(plan);
+      if (arg->index < plan->info.num_outputs)
+        bytes = plan->info.outputs[arg->index].bytes;
+      else if (arg->index < count)
+        bytes = sizeof(int64_t);
       break;
     case TCC_RT_ARG_WEIGHT:
       bytes = plan->info.weights_bytes;

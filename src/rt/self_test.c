@@ -95,9 +95,8 @@ static bool agree(double a, double b, double tolerance) {
 }
 
 static tcc_status check_output(const tcc_tensor_info* info, uint32_t index, const unsigned char* first,
-                               const unsigned char* second, double tolerance) {
+                               const unsigned char* second, uint64_t count, double tolerance) {
   const unsigned element = info->dtype.bits / 8;
-  const uint64_t count = info->bytes / element;
   for (uint64_t i = 0; i < count; ++i) {
     const unsigned char *one = first + i * element, *two = second + i * element;
     if (memcmp(one, two, element) == 0) continue;
@@ -131,15 +130,19 @@ static bool allocate_tensors(const tcc_tensor_info* infos, uint32_t count, tcc_d
     t->device.device_type = TCC_DEVICE_CPU;
     t->ndim = infos[i].ndim;
     t->dtype = infos[i].dtype;
-    t->shape = (int64_t*)(uintptr_t)infos[i].dims;  // run() only reads it
+    t->shape = malloc(((size_t)infos[i].ndim + 1) * sizeof(int64_t));  // run() writes the extents that depend on data
     t->data = malloc(infos[i].bytes + 1);
-    if (!t->data) return false;
+    if (!t->data || !t->shape) return false;
+    if (infos[i].ndim > 0) memcpy(t->shape, infos[i].dims, (size_t)infos[i].ndim * sizeof(int64_t));
   }
   return true;
 }
 
 static void free_tensors(tcc_dltensor* tensors, uint32_t count) {
-  for (uint32_t i = 0; tensors && i < count; ++i) free(tensors[i].data);
+  for (uint32_t i = 0; tensors && i < count; ++i) {
+    free(tensors[i].data);
+    free(tensors[i].shape);
+  }
   free(tensors);
 }
 
@@ -164,7 +167,15 @@ static tcc_status run_twice(tcc_context* context, test_memory* memory) {
   tcc_status status = run_filled(context, memory, memory->first, kFirstPattern);
   if (status == TCC_OK) status = run_filled(context, memory, memory->second, kSecondPattern);
   for (uint32_t i = 0; status == TCC_OK && i < info->num_outputs; ++i) {
-    status = check_output(&info->outputs[i], i, memory->first[i].data, memory->second[i].data,
+    uint64_t counts[2] = {1, 1};
+    for (int32_t d = 0; d < info->outputs[i].ndim; ++d) {
+      counts[0] *= (uint64_t)memory->first[i].shape[d];
+      counts[1] *= (uint64_t)memory->second[i].shape[d];
+    }
+    if (counts[0] != counts[1])
+      return tcc_rt_fail(TCC_ERROR_SELF_TEST, "output %u '%s' has %llu elements in one run and %llu in the next", i,
+                         info->outputs[i].name, (unsigned long long)counts[0], (unsigned long long)counts[1]);
+    status = check_output(&info->outputs[i], i, memory->first[i].data, memory->second[i].data, counts[0],
                           context->plan->self_test_tolerance);
   }
   return status;

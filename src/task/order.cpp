@@ -1,4 +1,4 @@
-// Loops of TopK and of ArgMax and ArgMin. TopK: the rank of an element is the number of those before it, and the
+// Loops of TopK, of ArgMax and ArgMin, and of Find and Suppress. TopK: the rank of an element is the number of those before it, and the
 // element of rank r is the r-th. Both are reductions over a row, so that work grows with the square of a row's length
 // and every element is independent.
 #include "nest.h"
@@ -99,6 +99,80 @@ void GroupNest::plan_arg(const graph::Node& node) {
       return b().cast(b().select(is_nan, a.last ? b().sub(k, n) : b().add(k, n), k), Type::kI64);
     });
     return b().seq(std::array<Stmt, 3>{extremum, positions, copy});
+  });
+}
+
+// One pass over the elements. Each true one writes its position behind those found so far, so the work is linear:
+//
+//   for k in N:  block [carried vk]
+//     out[found] = vk where x[vk] && found < extent;  found = found + (x[vk] ? 1 : 0)
+void GroupNest::plan_find(const graph::Node& node) {
+  add_stage("find", node, false, [this, &node](const std::string& name, const Tensor& out) {
+    const Tensor x = operand(node.inputs[0]);
+    const Expr zero = b().integer(0), one = b().integer(1), room = b().integer(out.shape[0]);
+    const Tensor found = computing(Type::kI64, [&] { return make_temp("found", {1}); });
+    const Stmt clear = map_nest("clear_positions", axes_of(out.shape), out, [&](const Exprs&) { return zero; });
+    const Stmt start = map_nest("start", axes_of(found.shape), found, [&](const Exprs&) { return zero; });
+    const Id loop = kernel_.new_id("k"), iter = kernel_.new_id("vk");
+    const Expr extent = b().integer(x.shape[0]), at = b().var(iter);
+    const Expr so_far = b().load(*found.buffer, std::array<Expr, 1>{zero});
+    const Expr hit = b().load(*x.buffer, std::array<Expr, 1>{at});
+    const Stmt put = b().store(out.buffer->id, std::array<Expr, 1>{so_far}, at,
+                               b().logical_and(hit, b().lt(so_far, room)));
+    const Stmt count =
+        b().store(found.buffer->id, std::array<Expr, 1>{zero}, b().add(so_far, b().select(hit, one, zero)));
+    const std::array<Iter, 1> iters{Iter{iter, IterKind::kCarried, extent, b().var(loop)}};
+    const Stmt block = b().block(kernel_.new_id(name.c_str()), iters, b().seq(std::array<Stmt, 2>{put, count}));
+    return b().seq(std::array<Stmt, 3>{clear, start, b().loop(loop, extent, block)});
+  });
+}
+
+// A box that stays hides those behind it that it overlaps. Rows are independent, and only boxes that stay look at others:
+// work grows with their number times the length of a row.
+void GroupNest::plan_suppress(const graph::Node& node) {
+  add_stage("suppress", node, false, [this, &node](const std::string& name, const Tensor& out) {
+    const auto& a = node.as<graph::SuppressAttrs>();
+    const Tensor boxes = operand(node.inputs[0]), counts = operand(node.inputs[1]);
+    const int64_t extent = out.shape[1];
+    const Tensor hidden = computing(Type::kBool, [&] { return make_temp("hidden", out.shape); });
+    const Tensor kept = computing(Type::kI64, [&] { return make_temp("kept", {out.shape[0]}); });
+    const Stmt show = map_nest("show", axes_of(out.shape), hidden, [&](const Exprs&) { return b().boolean(false); });
+    const Stmt start = map_nest("start", axes_of(kept.shape), kept, [&](const Exprs&) { return b().integer(0); });
+    const Id row_loop = kernel_.new_id("i0"), loop = kernel_.new_id("k"), other_loop = kernel_.new_id("j");
+    const Id row_iter = kernel_.new_id("v0"), iter = kernel_.new_id("vk");
+    const Expr row = b().var(row_iter), i = b().var(iter), j = b().var(other_loop);
+    auto corner = [&](Expr box, int64_t c) {
+      return b().load(*boxes.buffer, std::array<Expr, 3>{row, box, b().integer(c)});
+    };
+    auto area = [&](Expr box) {
+      return b().mul(b().sub(corner(box, 2), corner(box, 0)), b().sub(corner(box, 3), corner(box, 1)));
+    };
+    auto common = [&](int64_t axis) {
+      const Expr low_i = corner(i, axis), low_j = corner(j, axis), high_i = corner(i, axis + 2),
+                 high_j = corner(j, axis + 2);
+      return b().sub(b().min(high_i, high_j), b().max(low_i, low_j));
+    };
+    const Expr height = common(0), width = common(1), shared = b().mul(height, width), none = b().real(0);
+    const Expr share = b().div(shared, b().sub(b().add(area(i), area(j)), shared));
+    const Expr overlaps = b().logical_and(b().logical_and(b().lt(none, height), b().lt(none, width)),
+                                          b().lt(b().real(a.most_overlap), share));
+    const std::array<Expr, 2> own{row, i}, other{row, j};
+    const Expr number = b().load(*kept.buffer, std::array<Expr, 1>{row});
+    const Expr stays = b().logical_and(
+        b().logical_and(b().load(*counts.buffer, own), b().logical_not(b().load(*hidden.buffer, own))),
+        b().lt(number, b().integer(a.most)));
+    const Stmt hide = b().store(
+        hidden.buffer->id, other,
+        b().logical_or(b().load(*hidden.buffer, other), b().logical_and(b().lt(i, j), overlaps)));
+    const Stmt count = b().store(kept.buffer->id, std::array<Expr, 1>{row}, b().add(number, b().integer(1)));
+    const Stmt keep = b().store(out.buffer->id, own, stays);
+    const Stmt then = b().if_then(b().load(*out.buffer, own),
+                                  b().seq(std::array<Stmt, 2>{count, b().loop(other_loop, b().integer(extent), hide)}));
+    const std::array<Iter, 2> iters{Iter{row_iter, IterKind::kSpatial, b().integer(out.shape[0]), b().var(row_loop)},
+                                    Iter{iter, IterKind::kCarried, b().integer(extent), b().var(loop)}};
+    Stmt nest = b().block(kernel_.new_id(name.c_str()), iters, b().seq(std::array<Stmt, 2>{keep, then}));
+    nest = b().loop(row_loop, b().integer(out.shape[0]), b().loop(loop, b().integer(extent), nest));
+    return b().seq(std::array<Stmt, 3>{show, start, nest});
   });
 }
 

@@ -87,6 +87,10 @@ struct AttributePrinter {
   std::string operator()(const ArgAttrs& a) const {
     return fmt::format("axis={}{}{}", a.axis, a.greatest ? " greatest" : "", a.last ? " last" : "");
   }
+  std::string operator()(const FindAttrs& a) const { return fmt::format("extent={}", a.extent); }
+  std::string operator()(const SuppressAttrs& a) const {
+    return fmt::format("most={} most_overlap={}", a.most, a.most_overlap);
+  }
   std::string operator()(const LayerNormAttrs& a) const { return fmt::format("axis={} epsilon={}", a.axis, a.epsilon); }
 };
 

@@ -154,10 +154,24 @@ struct ArgAttrs {
   bool greatest = true, last = false;
 };
 
+// Positions (i64) of the elements that are true, in order. Input: bools of one axis. `extent`: how many positions there is
+// room for; those behind the last true element are 0.
+struct FindAttrs {
+  int64_t extent = 0;
+};
+// Which boxes of a row stay, best first: each that overlaps none that stays before it by more than `most_overlap`, as a
+// share of the area of both. Inputs: boxes (f32, R,N,4: y and x of the lower corner, y and x of the upper one) in the
+// order of their scores, and which of them count (bool, R,N). At most `most` of a row stay. The result is bool, R,N.
+struct SuppressAttrs {
+  int64_t most = 0;
+  double most_overlap = 0;
+};
+
 using Attributes = std::variant<NoAttrs, ConvAttrs, PoolAttrs, MatMulAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs,
                                 LrnAttrs, ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs,
                                 UnaryAttrs, BinaryAttrs, CastAttrs, SliceAttrs, GatherNdAttrs, LayerNormAttrs,
-                                ResampleAttrs, ScanAttrs, ScatterAttrs, TopKAttrs, ArgAttrs>;
+                                ResampleAttrs, ScanAttrs, ScatterAttrs, TopKAttrs, ArgAttrs, FindAttrs,
+                                SuppressAttrs>;
 
 // --- operators ---------------------------------------------------------------------------------------------------
 
@@ -228,21 +242,23 @@ enum class OpPrecision : uint8_t {
   X(kScan, "Scan", ScanAttrs, kRowwise, 1, 1, scan, scan, kFull, plan_scan) \
   X(kScatter, "Scatter", ScatterAttrs, kRowwise, 3, 3, scatter, scatter, kFollow, plan_scatter) \
   X(kTopK, "TopK", TopKAttrs, kRowwise, 1, 1, top_k, top_k, kFull, plan_top_k) \
-  X(kArg, "Arg", ArgAttrs, kRowwise, 1, 1, arg, arg, kFull, plan_arg)
+  X(kArg, "Arg", ArgAttrs, kRowwise, 1, 1, arg, arg, kFull, plan_arg) \
+  X(kFind, "Find", FindAttrs, kRowwise, 1, 1, find, find, kFull, plan_find) \
+  X(kSuppress, "Suppress", SuppressAttrs, kRowwise, 2, 2, suppress, suppress, kFull, plan_suppress)
 // The names in the table's columns, each once.
 #define TCC_GRAPH_TYPE_RULES(X) \
   X(conv) X(gemm) X(matmul) X(pool) X(lrn) X(reduce) X(softmax) X(layer_norm) X(batch_norm) \
   X(number_unary) X(leaky_relu) X(clip) X(float_unary) X(arithmetic) X(unary) X(binary) X(where) \
   X(cast) X(reshape) X(same) X(transpose) X(concat) X(pad) X(slice) X(expand) X(gather) \
-  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg)
+  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg) X(find) X(suppress)
 #define TCC_GRAPH_REFERENCES(X) \
   X(conv) X(gemm) X(matmul) X(pool) X(lrn) X(reduce) X(softmax) X(layer_norm) X(batch_norm) \
   X(elementwise) X(where) X(cast) X(copy) X(transpose) X(concat) X(pad) X(slice) X(expand) X(gather) \
-  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg)
+  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg) X(find) X(suppress)
 #define TCC_GRAPH_LOOPS(X) \
   X(plan_conv) X(plan_gemm) X(plan_matmul) X(plan_pool) X(plan_lrn) X(plan_reduce) X(plan_softmax) \
   X(plan_layer_norm) X(plan_elementwise) X(plan_nothing) X(plan_move) X(plan_resample) X(plan_scan) \
-  X(plan_scatter) X(plan_top_k) X(plan_arg)
+  X(plan_scatter) X(plan_top_k) X(plan_arg) X(plan_find) X(plan_suppress)
 // clang-format on
 
 enum class Op : uint8_t {
@@ -304,6 +320,14 @@ struct TensorType {
   Shape shape;
 };
 
+// An axis of a model's output whose extent is computed with its elements: the output has the greatest extent that there
+// may be, and the elements before `count` are the result. The others are undefined.
+struct CountedAxis {
+  int32_t output = 0, axis = 0;
+  int32_t count = 0;  // which one of the counts
+  bool operator==(const CountedAxis&) const = default;
+};
+
 // A file beside the model that holds weights.
 struct DataFile {
   std::string location;  // relative to the model's folder
@@ -317,6 +341,9 @@ struct Graph {
   std::vector<ValueId> inputs;            // run-time inputs, in the model's order
   std::vector<ValueId> outputs;           // in the model's order; a value may be repeated, an input or a constant
   std::vector<std::string> output_names;  // the model's names of the outputs, for people and metadata
+  // Behind the model's outputs there are `counts` more, i64 scalars: the extents of these axes.
+  std::vector<CountedAxis> counted_axes;
+  int32_t counts = 0;
   std::vector<Value> values;              // by ValueId; passes may leave unused ones behind
   std::vector<Node> nodes;                // by NodeId
   std::vector<NodeId> order;              // the live nodes, topologically sorted
@@ -324,6 +351,7 @@ struct Graph {
   // Kernels may take every float to be a number: what they make of NaN is open. References keep the rules of ONNX.
   bool fast_math = false;
 
+  size_t model_outputs() const { return outputs.size() - static_cast<size_t>(counts); }
   const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }
   Value& value(ValueId id) { return values.at(static_cast<size_t>(id)); }
   const Node& node(NodeId id) const { return nodes.at(static_cast<size_t>(id)); }

@@ -93,6 +93,8 @@ class ModelContext {
                          std::span<uint64_t> step_ns);
   // Of models on a GPU: device addresses, and the CUDA stream that the work is enqueued on.
   Result<void> enqueue(std::span<const uint64_t> inputs, std::span<const uint64_t> outputs, void* stream);
+  // The actual extents of an output of the last run: those of its TensorSpec, except where they depend on the data.
+  const graph::Shape& output_shape(size_t i) const { return shapes_[inputs_.size() + i]; }
   // Two runs on seeded inputs; see tcc_model_api.self_test.
   Result<void> self_test();
   int threads() const;

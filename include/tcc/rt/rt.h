@@ -122,6 +122,7 @@ typedef struct tcc_rt_gpu {
 #define TCC_RT_MAX_FACTORS 64  // of one tensor
 
 // A factor of the extent of `axis`: scale * size + offset, `symbol` being the number of the size; symbol -1: `offset`.
+// From info.num_dims on, sizes are counts: extents of outputs that the steps compute.
 // Factors are in the order of the axes and, in an axis, from the outermost on.
 typedef struct tcc_rt_factor {
   int32_t symbol;
@@ -141,17 +142,18 @@ typedef struct tcc_rt_dynamic_tensor {
 // size is smaller, or a tensor is not row-major, they work on copies of the caller's tensors behind the plan's own
 // workspace.
 typedef struct tcc_rt_bucket {
-  const int64_t* bounds;  // one a dimension
+  const int64_t* bounds;  // one a dimension, then the greatest value of each count
   uint32_t first_step, num_steps;
 } tcc_rt_bucket;
 
 // The dimensions are info.dims. Steps read the actual size of dimension d, an int64_t, as input number
-// info.num_inputs + d. Buckets are in the order in which they are tried.
+// info.num_inputs + d, and write count c, an int64_t, as output number info.num_outputs + c. Buckets are in the order in
+// which they are tried.
 typedef struct tcc_rt_dynamic {
   const tcc_rt_dynamic_tensor *inputs, *outputs;
   const tcc_rt_bucket* buckets;
   uint32_t num_buckets;
-  uint32_t reserved;
+  uint32_t num_counts;
   uint64_t steps_bytes;  // of the workspace, that steps use
 } tcc_rt_dynamic;
 

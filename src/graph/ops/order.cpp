@@ -1,4 +1,5 @@
-// Positions in the order of a row's elements: TopK, ArgMax and ArgMin.
+// Positions that depend on the elements: TopK, ArgMax and ArgMin, Find and Suppress.
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -63,6 +64,59 @@ void Runner::arg() {
     for (int64_t i = 1; i < extent; ++i)
       if (before(x(i), x(best)) || (a.last && !before(x(best), x(i)))) best = i;
     out_.data[static_cast<size_t>(row)] = static_cast<double>(best);
+  }
+}
+
+Result<TensorType> Typing::find() const {
+  const int64_t extent = node_.as<FindAttrs>().extent;
+  if (in(0).dtype != DType::kBool || shape(0).size() != 1)
+    return input_error("needs bools of one axis, got {} {}", dtype_name(in(0).dtype), shape_text(shape(0)));
+  if (extent < 0 || extent > shape(0)[0])
+    return input_error("room for {} positions of {} elements", extent, shape(0)[0]);
+  return TensorType{DType::kI64, {extent}};
+}
+
+void Runner::find() {
+  std::fill(out_.data.begin(), out_.data.end(), 0.0);
+  size_t found = 0;
+  for (size_t i = 0; i < in(0).data.size() && found < out_.data.size(); ++i)
+    if (in(0).data[i] != 0) out_.data[found++] = static_cast<double>(i);
+}
+
+Result<TensorType> Typing::suppress() const {
+  const auto& a = node_.as<SuppressAttrs>();
+  const Shape &boxes = shape(0), &counts = shape(1);
+  if (in(0).dtype != DType::kF32 || in(1).dtype != DType::kBool || boxes.size() != 3 || boxes[2] != 4 ||
+      counts != Shape{boxes[0], boxes[1]})
+    return input_error("needs boxes f32 RxNx4 and bool RxN, got {} {} and {} {}", dtype_name(in(0).dtype),
+                       shape_text(boxes), dtype_name(in(1).dtype), shape_text(counts));
+  if (a.most < 0 || !(a.most_overlap >= 0 && a.most_overlap <= 1))
+    return input_error("at most {} boxes that share {} of their area", a.most, a.most_overlap);
+  return TensorType{DType::kBool, counts};
+}
+
+void Runner::suppress() {
+  const auto& a = node_.as<SuppressAttrs>();
+  const int64_t rows = out_.shape[0], extent = out_.shape[1];
+  for (int64_t row = 0; row < rows; ++row) {
+    auto box = [&](int64_t i, int64_t corner) {
+      return in(0).data[static_cast<size_t>((row * extent + i) * 4 + corner)];
+    };
+    auto area = [&](int64_t i) { return (box(i, 2) - box(i, 0)) * (box(i, 3) - box(i, 1)); };
+    auto hides = [&](int64_t i, int64_t j) {
+      const double height = std::min(box(i, 2), box(j, 2)) - std::max(box(i, 0), box(j, 0));
+      const double width = std::min(box(i, 3), box(j, 3)) - std::max(box(i, 1), box(j, 1));
+      if (!(height > 0 && width > 0)) return false;
+      return height * width / (area(i) + area(j) - height * width) > a.most_overlap;
+    };
+    std::vector<int64_t> kept;
+    for (int64_t i = 0; i < extent; ++i) {
+      const auto at = static_cast<size_t>(row * extent + i);
+      const bool stays = in(1).data[at] != 0 && std::ssize(kept) < a.most &&
+                         std::none_of(kept.begin(), kept.end(), [&](int64_t k) { return hides(k, i); });
+      out_.data[at] = stays ? 1 : 0;
+      if (stays) kept.push_back(i);
+    }
   }
 }
 

@@ -1,0 +1,801 @@
+#include "counts.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "handlers.h"
+#include "tcc/graph/integer_range.h"
+#include "tcc/support/text.h"
+
+namespace tcc::onnx {
+
+namespace {
+
+constexpr int64_t kMaxNumbers = 64;  // of a tensor whose elements have ranges
+constexpr int64_t kMaxNumber = int64_t{1} << 53;  // what a double still counts
+
+// --- ranges -------------------------------------------------------------------------------------------------------
+
+using Numbers = std::vector<CountedNumber>;
+
+std::optional<Numbers> numbers_of(const graph::Graph& graph, const CountBook& book, ValueId id) {
+  if (auto known = book.numbers.find(id); known != book.numbers.end()) return known->second;
+  const graph::Value& v = graph.value(id);
+  if (!v.is_constant() || v.elements() > kMaxNumbers) return std::nullopt;
+  Numbers numbers;
+  for (double x : graph::constant_doubles(*v.constant, v.dtype, v.elements())) {
+    if (!(std::abs(x) <= static_cast<double>(kMaxNumber)) || x != std::trunc(x)) {
+      // Beyond every extent: as good as the greatest number.
+      if (!(std::abs(x) > static_cast<double>(kMaxNumber))) return std::nullopt;
+      x = x > 0 ? static_cast<double>(kMaxNumber) : -static_cast<double>(kMaxNumber);
+    }
+    numbers.push_back({static_cast<int64_t>(x), static_cast<int64_t>(x)});
+  }
+  return numbers;
+}
+
+int64_t clamped(double x) {
+  const auto most = static_cast<double>(kMaxNumber);
+  return static_cast<int64_t>(std::clamp(x, -most, most));
+}
+
+// The range of f(a, b) for a function that is monotonic in each operand.
+template <class F>
+CountedNumber corners(const CountedNumber& a, const CountedNumber& b, F f) {
+  CountedNumber result{kMaxNumber, -kMaxNumber};
+  for (int64_t x : {a.low, a.high})
+    for (int64_t y : {b.low, b.high}) {
+      const int64_t z = clamped(f(static_cast<double>(x), static_cast<double>(y)));
+      result.low = std::min(result.low, z);
+      result.high = std::max(result.high, z);
+    }
+  return result;
+}
+
+std::optional<CountedNumber> combine(const graph::Node& node, const CountedNumber& a, const CountedNumber& b) {
+  switch (node.op) {
+    case Op::kAdd:
+      return corners(a, b, [](double x, double y) { return x + y; });
+    case Op::kSub:
+      return corners(a, b, [](double x, double y) { return x - y; });
+    case Op::kMul:
+      return corners(a, b, [](double x, double y) { return x * y; });
+    case Op::kDiv:
+      if (b.low <= 0) return std::nullopt;
+      return corners(a, b, [](double x, double y) { return std::trunc(x / y); });
+    case Op::kBinary:
+      if (node.as<graph::BinaryAttrs>().fn == BinaryFn::kMin)
+        return corners(a, b, [](double x, double y) { return std::min(x, y); });
+      if (node.as<graph::BinaryAttrs>().fn == BinaryFn::kMax)
+        return corners(a, b, [](double x, double y) { return std::max(x, y); });
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<CountedNumber> reduce_all(const graph::Node& node, const Numbers& numbers) {
+  if (numbers.empty()) return std::nullopt;
+  CountedNumber result = numbers[0];
+  result.scalar = graph::kNone;
+  for (size_t i = 1; i < numbers.size(); ++i) {
+    const CountedNumber& n = numbers[i];
+    switch (node.op) {
+      case Op::kReduceMin:
+        result = corners(result, n, [](double x, double y) { return std::min(x, y); });
+        break;
+      case Op::kReduceMax:
+        result = corners(result, n, [](double x, double y) { return std::max(x, y); });
+        break;
+      case Op::kReduceSum:
+        result = corners(result, n, [](double x, double y) { return x + y; });
+        break;
+      case Op::kReduceProd:
+        result = corners(result, n, [](double x, double y) { return x * y; });
+        break;
+      default:
+        return std::nullopt;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::optional<Numbers> follow_numbers(const graph::Graph& graph, const CountBook& book, const graph::Node& node) {
+  const graph::Value& out = graph.value(node.output);
+  const bool any = std::any_of(node.inputs.begin(), node.inputs.end(),
+                               [&](ValueId id) { return book.numbers.contains(id); });
+  if (!any || out.elements() > kMaxNumbers || out.elements() == 0) return std::nullopt;
+  std::vector<Numbers> in;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.op == Op::kWhere && i == 0) {  // the condition may be any
+      in.emplace_back();
+      continue;
+    }
+    auto numbers = numbers_of(graph, book, node.inputs[i]);
+    if (!numbers) return std::nullopt;
+    in.push_back(std::move(*numbers));
+  }
+  const auto elements = static_cast<size_t>(out.elements());
+  Numbers result;
+  switch (node.op) {
+    case Op::kReshape:
+    case Op::kIdentity:
+      return in[0];
+    case Op::kCast:
+      for (CountedNumber& n : in[0]) {
+        if (out.dtype == DType::kBool || n.high > (int64_t{1} << 24) || n.low < 0) return std::nullopt;
+        if (graph::is_float(out.dtype)) n.scalar = graph::kNone;
+      }
+      return in[0];
+    case Op::kConcat:
+      if (out.shape.size() != 1) return std::nullopt;
+      for (const Numbers& part : in) result.insert(result.end(), part.begin(), part.end());
+      return result;
+    case Op::kSlice: {
+      const auto& a = node.as<graph::SliceAttrs>();
+      if (out.shape.size() != 1) return std::nullopt;
+      for (int64_t i = 0; i < a.extents[0]; ++i)
+        result.push_back(in[0][static_cast<size_t>(a.starts[0] + i * a.steps[0])]);
+      return result;
+    }
+    case Op::kGather:
+      if (graph.value(node.inputs[0]).shape.size() != 1 || !graph.value(node.inputs[1]).is_constant())
+        return std::nullopt;
+      for (const CountedNumber& index : in[1]) {
+        const int64_t extent = std::ssize(in[0]), at = index.low < 0 ? index.low + extent : index.low;
+        result.push_back(in[0][static_cast<size_t>(std::clamp<int64_t>(at, 0, extent - 1))]);
+      }
+      return result;
+    case Op::kExpand:
+      if (in[0].size() != 1) return std::nullopt;
+      result.assign(elements, in[0][0]);
+      return result;
+    case Op::kReduceMin:
+    case Op::kReduceMax:
+    case Op::kReduceSum:
+    case Op::kReduceProd: {
+      if (elements != 1) return std::nullopt;
+      const auto all = reduce_all(node, in[0]);
+      if (!all) return std::nullopt;
+      return Numbers{*all};
+    }
+    case Op::kWhere:
+      if (in[1].size() > elements || in[2].size() > elements) return std::nullopt;
+      for (size_t i = 0; i < elements; ++i) {
+        if ((in[1].size() != 1 && in[1].size() != elements) || (in[2].size() != 1 && in[2].size() != elements))
+          return std::nullopt;
+        const CountedNumber &a = in[1][in[1].size() == 1 ? 0 : i], &b = in[2][in[2].size() == 1 ? 0 : i];
+        result.push_back({std::min(a.low, b.low), std::max(a.high, b.high)});
+      }
+      return result;
+    default:
+      break;
+  }
+  if (node.op == Op::kClip && graph::is_float(out.dtype)) return std::nullopt;
+  if (in.size() != 2 || (graph::is_float(out.dtype) && node.op == Op::kDiv)) return std::nullopt;
+  for (size_t i = 0; i < elements; ++i) {
+    if ((in[0].size() != 1 && in[0].size() != elements) || (in[1].size() != 1 && in[1].size() != elements))
+      return std::nullopt;
+    const auto n = combine(node, in[0][in[0].size() == 1 ? 0 : i], in[1][in[1].size() == 1 ? 0 : i]);
+    if (!n) return std::nullopt;
+    result.push_back(*n);
+  }
+  return result;
+}
+
+bool takes_counts(const std::string& domain, const std::string& op) {
+  static const std::set<std::string> kOperators = {
+      "Add", "And", "ArgMax", "ArgMin", "BatchNormalization", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
+      "Cast", "CastLike", "Clip", "Compress", "Concat", "ConcatFromSequence", "Conv", "CumSum", "Div", "Equal",
+      "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Gemm", "Greater", "GreaterOrEqual", "Identity",
+      "If", "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Loop", "MatMul", "Max", "Mean", "Min", "Mod",
+      "Mul", "NonMaxSuppression", "NonZero", "Or", "PRelu", "Pow", "ReduceL1", "ReduceL2", "ReduceLogSum",
+      "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu",
+      "Reshape", "RoiAlign", "ScatterElements", "ScatterND", "Scatter", "SequenceAt", "SequenceConstruct",
+      "SequenceInsert", "Shape", "Sigmoid", "Size", "Slice", "Softmax", "Split", "Squeeze", "Sub", "Sum", "Tanh",
+      "TopK", "Transpose", "Unsqueeze", "Where", "Xor"};
+  static const std::set<std::string> kFunctions = [] {
+    std::set<std::string> names;
+    for (const graph::UnaryRow& row : graph::unary_rows())
+      if (row.since > 0) names.emplace(row.name);
+    return names;
+  }();
+  return domain.empty() && (kOperators.contains(op) || kFunctions.contains(op));
+}
+
+// --- masks --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+enum class Fill { kZero, kOne, kLeast, kGreatest, kNan };
+
+ValueId fill_of(NodeContext& c, DType dtype, Fill fill) {
+  if (fill == Fill::kNan) return c.scalar(dtype, std::numeric_limits<double>::quiet_NaN());
+  if (fill == Fill::kZero || fill == Fill::kOne) return c.scalar(dtype, fill == Fill::kOne ? 1 : 0);
+  const bool least = fill == Fill::kLeast;
+  if (graph::is_float(dtype))
+    return c.scalar(dtype, least ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity());
+  if (dtype == DType::kI64)
+    return c.constant(dtype, {},
+                      graph::make_constant_i64(std::vector<int64_t>{least ? std::numeric_limits<int64_t>::min()
+                                                                          : std::numeric_limits<int64_t>::max()}));
+  const graph::IntegerRange range = graph::integer_range(dtype);
+  return c.scalar(dtype, least ? range.least : range.greatest);
+}
+
+// Which of the `extent` positions of an axis count, as bools that broadcast over the `trailing` axes behind it.
+Made mask_of(NodeContext& c, ValueId count, int64_t extent, size_t trailing) {
+  const auto key = std::tuple(count, extent, trailing);
+  if (auto known = c.book().masks.find(key); known != c.book().masks.end()) return known->second;
+  const Made made = c.binary(BinaryFn::kLess, c.iota(DType::kI32, extent, 0, trailing + 1), c.cast(count, DType::kI32));
+  if (made) c.book().masks[key] = *made;
+  return made;
+}
+
+Counts counts_of(NodeContext& c, ValueId id) {
+  const Counts* counts = c.counts(id);
+  return counts != nullptr ? *counts : Counts(c.value(id).shape.size(), graph::kNone);
+}
+
+Made masked(NodeContext& c, const Made& x, size_t axis, ValueId count, Fill fill) {
+  if (!x || count == graph::kNone) return x;
+  const graph::Value& v = c.value(*x);
+  const Shape shape = v.shape;
+  const DType dtype = v.dtype;
+  TCC_TRY(const ValueId mask, mask_of(c, count, shape[axis], shape.size() - axis - 1));
+  return c.emit_fixed(Op::kWhere, graph::NoAttrs{}, {mask, *x, fill_of(c, dtype, fill)});
+}
+
+bool is_nonnegative(const NodeContext& c, ValueId id, int depth = 0) {
+  const graph::Value& v = c.value(id);
+  if (v.is_constant()) {
+    if (graph::is_float(v.dtype) || v.elements() > kMaxTable) return false;
+    const auto numbers = graph::constant_integers(*v.constant, v.dtype, v.elements());
+    return std::all_of(numbers.begin(), numbers.end(), [](int64_t n) { return n >= 0; });
+  }
+  const graph::Node* node = c.producer(id);
+  if (node == nullptr || depth > 32) return false;
+  auto all = [&] {
+    return std::all_of(node->inputs.begin(), node->inputs.end(),
+                       [&](ValueId input) { return is_nonnegative(c, input, depth + 1); });
+  };
+  switch (node->op) {
+    case Op::kFind:
+    case Op::kTopK:
+    case Op::kArg:
+      return true;
+    case Op::kReshape:
+    case Op::kTranspose:
+    case Op::kSlice:
+    case Op::kExpand:
+    case Op::kIdentity:
+    case Op::kGather:
+    case Op::kGatherElements:
+    case Op::kGatherNd:
+      return is_nonnegative(c, node->inputs[0], depth + 1);
+    case Op::kConcat:
+    case Op::kDiv:
+    case Op::kMul:
+      return all();
+    case Op::kBinary:
+      return node->as<graph::BinaryAttrs>().fn == BinaryFn::kMod && is_nonnegative(c, node->inputs[1], depth + 1);
+    default:
+      return false;
+  }
+}
+
+// --- operators ----------------------------------------------------------------------------------------------------
+
+// Gives one operator's node on inputs with counts.
+class Follower {
+ public:
+  Follower(NodeContext& c, Op op, graph::Attributes attrs, std::vector<ValueId> inputs)
+      : c_(c), op_(op), attrs_(std::move(attrs)), in_(std::move(inputs)) {
+    for (ValueId id : in_) counts_.push_back(counts_of(c, id));
+  }
+
+  Made run() {
+    switch (graph::op_class(op_)) {
+      case graph::OpClass::kElementwise:
+        return op_ == Op::kBatchNorm ? leading(1) : elementwise();
+      case graph::OpClass::kReduction:
+        return reduce();
+      case graph::OpClass::kWindow:
+        return leading(1);
+      default:
+        break;
+    }
+    switch (op_) {
+      case Op::kIdentity:
+        return done(counts_[0]);
+      case Op::kTranspose: {
+        Counts counts;
+        for (int64_t axis : as<graph::TransposeAttrs>().perm) counts.push_back(counts_[0][static_cast<size_t>(axis)]);
+        return done(counts);
+      }
+      case Op::kReshape:
+        return reshape();
+      case Op::kSlice:
+        return slice();
+      case Op::kExpand: {
+        Counts counts(as<graph::ReshapeAttrs>().shape.size(), graph::kNone);
+        std::copy(counts_[0].begin(), counts_[0].end(), counts.end() - std::ssize(counts_[0]));
+        return done(counts);
+      }
+      case Op::kConcat:
+        return concat();
+      case Op::kPad:
+        for (size_t a = 0; a < counts_[0].size(); ++a)
+          if (counted(0, a) && (as<graph::PadAttrs>().begin[a] != 0 || as<graph::PadAttrs>().end[a] != 0))
+            return refused(0, a, "cannot be padded");
+        return done(counts_[0]);
+      case Op::kGather:
+      case Op::kGatherElements:
+        return gather();
+      case Op::kGatherNd:
+        return gather_nd();
+      case Op::kScatter:
+        return scatter();
+      case Op::kSoftmax:
+        mask(0, static_cast<size_t>(as<graph::AxisAttrs>().axis), Fill::kLeast);
+        return done(counts_[0]);
+      case Op::kLayerNorm:
+        for (size_t a = static_cast<size_t>(as<graph::LayerNormAttrs>().axis); a < counts_[0].size(); ++a)
+          if (counted(0, a)) return refused(0, a, "is normalized");
+        return done(counts_[0]);
+      case Op::kScan:
+        if (as<graph::ScanAttrs>().reverse)
+          mask(0, static_cast<size_t>(as<graph::ScanAttrs>().axis),
+               as<graph::ScanAttrs>().product ? Fill::kOne : Fill::kZero);
+        return done(counts_[0]);
+      case Op::kTopK:
+        return top_k();
+      case Op::kArg:
+        return arg();
+      case Op::kMatMul:
+        return matmul();
+      case Op::kGemm:
+        return gemm();
+      case Op::kConv:
+        return leading(1);
+      case Op::kFind: {
+        mask(0, 0, Fill::kZero);
+        return done({graph::kNone});
+      }
+      default:
+        for (size_t i = 0; i < in_.size(); ++i)
+          for (size_t a = 0; a < counts_[i].size(); ++a)
+            if (counted(i, a)) return refused(i, a, "is not supported by this operator");
+        return done(Counts(counts_[0].size(), graph::kNone));
+    }
+  }
+
+ private:
+  template <class T>
+  const T& as() const {
+    return std::get<T>(attrs_);
+  }
+  bool counted(size_t input, size_t axis) const { return counts_[input][axis] != graph::kNone; }
+  const Shape& shape(size_t input) const { return c_.value(in_[input]).shape; }
+
+  Made done(Counts counts) {
+    if (!failed_) return failed_;
+    TCC_TRY(const ValueId id, c_.emit_fixed(op_, attrs_, in_));
+    c_.set_counts(id, std::move(counts));
+    return id;
+  }
+
+  tl::unexpected<Error> refused(size_t input, size_t axis, const char* why) {
+    return c_.refuse_count(in_[input], axis, why);
+  }
+
+  void mask(size_t input, size_t axis, Fill fill) {
+    if (!failed_ || !counted(input, axis)) return;
+    failed_ = masked(c_, in_[input], axis, counts_[input][axis], fill);
+    if (failed_) in_[input] = *failed_;
+  }
+
+  // Operands of one count have one extent in the graph, too, unless another bound of it was found.
+  void cut(size_t input, size_t axis, int64_t extent) {
+    if (!failed_ || shape(input)[axis] <= extent) return;
+    const Shape own = shape(input);
+    graph::SliceAttrs attrs{std::vector<int64_t>(own.size(), 0), std::vector<int64_t>(own.size(), 1), own};
+    attrs.extents[axis] = extent;
+    failed_ = c_.emit_fixed(Op::kSlice, attrs, {in_[input]});
+    if (failed_) in_[input] = *failed_;
+  }
+
+  // The counts of broadcast operands. `skip`: of that many axes at the end of each, which are not broadcast.
+  Result<Counts> broadcast(const std::vector<size_t>& inputs, size_t skip = 0) {
+    size_t rank = 0;
+    for (size_t i : inputs) rank = std::max(rank, shape(i).size());
+    Counts result(rank - skip, graph::kNone);
+    for (size_t axis = 0; axis + skip < rank; ++axis) {
+      const size_t behind = rank - axis;  // axes from this one on
+      int64_t extent = std::numeric_limits<int64_t>::max();
+      for (size_t i : inputs) {
+        if (shape(i).size() < behind) continue;
+        const size_t own = shape(i).size() - behind;
+        if (!counted(i, own)) continue;
+        if (result[axis] == graph::kNone) result[axis] = counts_[i][own];
+        extent = std::min(extent, shape(i)[own]);
+        if (counts_[i][own] != result[axis] && !c_.same_number(counts_[i][own], result[axis]))
+          return refused(i, own, "meets another extent that is known at run time only, and may differ from it");
+      }
+      if (result[axis] == graph::kNone) continue;
+      for (size_t i : inputs) {
+        if (shape(i).size() < behind) continue;
+        const size_t own = shape(i).size() - behind;
+        if (counted(i, own))
+          cut(i, own, extent);
+        else if (shape(i)[own] != 1)
+          return c_.refuse_count(graph::kNone, own,
+                                 "is known at run time only in one operand, and fixed in another");
+      }
+    }
+    if (!failed_) return tl::make_unexpected(failed_.error());
+    return result;
+  }
+
+  Made elementwise() {
+    std::vector<size_t> all;
+    for (size_t i = 0; i < in_.size(); ++i) all.push_back(i);
+    TCC_TRY(Counts counts, broadcast(all));
+    return done(std::move(counts));
+  }
+
+  // Only the first `axes` axes of the first input may have counts: rows that do not meet.
+  Made leading(size_t axes) {
+    for (size_t i = 0; i < in_.size(); ++i)
+      for (size_t a = 0; a < counts_[i].size(); ++a)
+        if (counted(i, a) && (i > 0 || a >= axes)) return refused(i, a, "is combined");
+    return done(counts_[0]);
+  }
+
+  // Groups of axes that hold the same elements before and after. A count stays where it is that of the outermost axis:
+  // then the elements that count are the first ones of the group.
+  Made reshape() {
+    const Shape from = shape(0), to = as<graph::ReshapeAttrs>().shape;
+    Counts counts(to.size(), graph::kNone);
+    if (graph::element_count(from) == 0 || graph::element_count(from) != graph::element_count(to)) return done(counts);
+    size_t i = 0, j = 0;
+    while (i < from.size()) {
+      size_t i_end = i, j_end = j;
+      int64_t a = from[i_end++], b = j_end < to.size() ? to[j_end++] : 1;
+      while (a != b) {
+        if (a < b)
+          a *= from[i_end++];
+        else
+          b *= to[j_end++];
+      }
+      // Axes of one element behind the last group belong to it.
+      if (i_end == from.size()) j_end = to.size();
+      TCC_TRY_VOID(reshape_group(from, to, i, i_end, j, j_end, counts));
+      i = i_end;
+      j = j_end;
+    }
+    return done(counts);
+  }
+
+  Result<void> reshape_group(const Shape& from, const Shape& to, size_t i, size_t i_end, size_t j, size_t j_end,
+                             Counts& counts) {
+    size_t at = i;
+    while (at < i_end && !counted(0, at)) ++at;
+    if (at == i_end) return {};
+    for (size_t k = i; k < i_end; ++k)
+      if ((k < at && from[k] != 1) || (k > at && counted(0, k)))
+        return refused(0, at, "is joined with an axis in front of it, so that its elements do not lie side by side");
+    size_t target = j;
+    while (target + 1 < j_end && to[target] == 1) ++target;
+    if (target >= j_end) return refused(0, at, "disappears");
+    int64_t inner = 1, now = 1;
+    for (size_t k = at + 1; k < i_end; ++k) inner *= from[k];
+    for (size_t k = target + 1; k < j_end; ++k) now *= to[k];
+    ValueId count = counts_[0][at];
+    if (inner % now == 0) {
+      if (inner != now) TCC_TRY_SET(count, derived_count(c_, CountOp::kTimes, count, inner / now));
+    } else if (now % inner == 0) {
+      TCC_TRY_SET(count, derived_count(c_, CountOp::kOver, count, now / inner));
+    } else {
+      return refused(0, at, "is split into parts that depend on it");
+    }
+    counts[target] = count;
+    return {};
+  }
+
+  Made slice() {
+    const auto& a = as<graph::SliceAttrs>();
+    const Shape own = shape(0);
+    Counts counts = counts_[0];
+    for (size_t axis = 0; axis < own.size(); ++axis) {
+      if (!counted(0, axis) || (a.starts[axis] == 0 && a.steps[axis] == 1 && a.extents[axis] == own[axis])) continue;
+      if (a.steps[axis] != 1) return refused(0, axis, "is cut in steps");
+      if (a.starts[axis] > 0)
+        TCC_TRY_SET(counts[axis], derived_count(c_, CountOp::kWithout, counts[axis], a.starts[axis]));
+      TCC_TRY_SET(counts[axis], derived_count(c_, CountOp::kAtMost, counts[axis], a.extents[axis]));
+    }
+    return done(counts);
+  }
+
+  // Parts whose ends are known at run time only: a part begins where the one before it ends. Positions of the result
+  // are moved by what the parts before them lack.
+  Made concat() {
+    const auto axis = static_cast<size_t>(as<graph::AxisAttrs>().axis);
+    Counts counts(shape(0).size(), graph::kNone);
+    for (size_t a = 0; a < counts.size(); ++a) {
+      if (a == axis) continue;
+      for (size_t i = 0; i < in_.size(); ++i) {
+        if (i == 0) counts[a] = counts_[0][a];
+        if (counts_[i][a] != counts[a]) return refused(counted(i, a) ? i : 0, a, "is fixed, or another, in another part");
+      }
+    }
+    int64_t whole = 0;
+    for (size_t i = 0; i < in_.size(); ++i) whole += shape(i)[axis];
+    Made total = c_.scalar(DType::kI64, 0);
+    Made from = c_.iota(DType::kI64, whole, 0, 1);
+    bool moves = false, any = false;
+    int64_t end = 0;
+    for (size_t i = 0; i < in_.size(); ++i) {
+      const int64_t own = shape(i)[axis];
+      if (any) moves = true;
+      end += own;
+      const Made bound = c_.scalar(DType::kI64, static_cast<double>(own));
+      total = c_.arithmetic(Op::kAdd, total, counted(i, axis) ? Made(counts_[i][axis]) : bound);
+      if (!counted(i, axis)) continue;
+      any = true;
+      if (i + 1 == in_.size()) continue;
+      // `total` is where the next part begins in the result.
+      const Made behind = c_.binary(BinaryFn::kGreaterOrEqual, c_.iota(DType::kI64, whole, 0, 1), total);
+      const Made lacks = c_.arithmetic(Op::kSub, bound, counts_[i][axis]);
+      from = c_.arithmetic(Op::kAdd, from, c_.where(behind, lacks, c_.scalar(DType::kI64, 0)));
+    }
+    if (!any) return done(counts);
+    TCC_TRY(const ValueId count, total);
+    Counts joined = counts;
+    joined[axis] = count;
+    if (!moves) return done(joined);
+    TCC_TRY(const ValueId parts, done(counts));
+    TCC_TRY(const ValueId places, from);
+    c_.set_counts(parts, Counts(counts.size(), graph::kNone));
+    TCC_TRY(const ValueId id,
+            c_.emit_fixed(Op::kGather, graph::AxisAttrs{static_cast<int64_t>(axis)}, {parts, places}));
+    c_.set_counts(id, std::move(joined));
+    return id;
+  }
+
+  // Negative indices count from the actual end.
+  Result<void> count_from_end(size_t axis, ValueId count) {
+    if (is_nonnegative(c_, in_[1])) return {};
+    const DType dtype = c_.value(in_[1]).dtype;
+    TCC_TRY(const ValueId zero, Made(c_.scalar(dtype, 0)));
+    TCC_TRY(const ValueId end, c_.cast(count, dtype));
+    TCC_TRY(const ValueId below, c_.emit_fixed(Op::kBinary, graph::BinaryAttrs{BinaryFn::kLess}, {in_[1], zero}));
+    TCC_TRY(const ValueId moved, c_.emit_fixed(Op::kAdd, graph::NoAttrs{}, {in_[1], end}));
+    (void)axis;
+    TCC_TRY_SET(in_[1], c_.emit_fixed(Op::kWhere, graph::NoAttrs{}, {below, moved, in_[1]}));
+    return {};
+  }
+
+  Made gather() {
+    const auto axis = static_cast<size_t>(as<graph::AxisAttrs>().axis);
+    if (counted(0, axis)) TCC_TRY_VOID(count_from_end(axis, counts_[0][axis]));
+    if (op_ == Op::kGatherElements) return done(counts_[1]);
+    Counts counts(counts_[0].begin(), counts_[0].begin() + static_cast<std::ptrdiff_t>(axis));
+    counts.insert(counts.end(), counts_[1].begin(), counts_[1].end());
+    counts.insert(counts.end(), counts_[0].begin() + static_cast<std::ptrdiff_t>(axis) + 1, counts_[0].end());
+    return done(counts);
+  }
+
+  Made gather_nd() {
+    const auto batch = static_cast<size_t>(as<graph::GatherNdAttrs>().batch_dims);
+    const auto depth = static_cast<size_t>(std::max<int64_t>(shape(1).empty() ? 0 : shape(1).back(), 0));
+    if (shape(1).empty() || batch + depth > shape(0).size() || batch >= shape(1).size()) return done({});
+    if (counts_[1].back() != graph::kNone) return refused(1, counts_[1].size() - 1, "is the depth of indices");
+    for (size_t a = 0; a < batch + depth; ++a)
+      if (counted(0, a) && (a < batch ? counts_[1][a] != counts_[0][a] : !is_nonnegative(c_, in_[1])))
+        return refused(0, a, a < batch ? "is another in the indices" : "is indexed by numbers that may be negative");
+    Counts counts(counts_[1].begin(), counts_[1].end() - 1);
+    counts.insert(counts.end(), counts_[0].begin() + static_cast<std::ptrdiff_t>(batch + depth), counts_[0].end());
+    return done(counts);
+  }
+
+  // Updates that do not count go to a place that is out of range.
+  Made scatter() {
+    const auto& a = as<graph::ScatterAttrs>();
+    const bool elements = a.axis >= 0;
+    const size_t depth = elements || shape(1).empty() ? 0 : static_cast<size_t>(shape(1).back());
+    for (size_t axis = 0; axis < counts_[0].size(); ++axis)
+      if (counted(0, axis) && (elements ? static_cast<int64_t>(axis) == a.axis : axis < depth) &&
+          !is_nonnegative(c_, in_[1]))
+        return refused(0, axis, "is indexed by numbers that may be negative");
+    if (!elements && !counts_[1].empty() && counts_[1].back() != graph::kNone)
+      return refused(1, counts_[1].size() - 1, "is the depth of indices");
+    for (size_t axis = 0; axis < counts_[1].size(); ++axis) {
+      ValueId count = counts_[1][axis];
+      if (count == graph::kNone && axis < counts_[2].size()) count = counts_[2][axis];
+      if (!failed_) return failed_;
+      if (count != graph::kNone) failed_ = masked(c_, in_[1], axis, count, Fill::kGreatest);
+      if (failed_ && count != graph::kNone) in_[1] = *failed_;
+    }
+    return done(counts_[0]);
+  }
+
+  Made reduce() {
+    const auto& a = as<graph::ReduceAttrs>();
+    const DType dtype = c_.value(in_[0]).dtype;
+    Counts counts;
+    Made terms = c_.scalar(DType::kI64, 1);
+    bool any = false;
+    const Fill fill = op_ == Op::kReduceMax    ? Fill::kLeast
+                      : op_ == Op::kReduceMin  ? Fill::kGreatest
+                      : op_ == Op::kReduceProd ? Fill::kOne
+                                               : Fill::kZero;
+    for (size_t axis = 0; axis < counts_[0].size(); ++axis) {
+      if (std::find(a.axes.begin(), a.axes.end(), static_cast<int64_t>(axis)) == a.axes.end()) {
+        counts.push_back(counts_[0][axis]);
+        continue;
+      }
+      if (a.keep_dims) counts.push_back(graph::kNone);
+      any = any || counted(0, axis);
+      const Made extent = counted(0, axis) ? Made(counts_[0][axis])
+                                           : Made(c_.scalar(DType::kI64, static_cast<double>(shape(0)[axis])));
+      terms = c_.arithmetic(Op::kMul, terms, extent);
+      mask(0, axis, fill);
+    }
+    if (!any || op_ != Op::kReduceMean) return done(counts);
+    op_ = Op::kReduceSum;
+    TCC_TRY(const ValueId sum, done(counts));
+    return c_.arithmetic(Op::kDiv, sum, c_.cast(terms, dtype));
+  }
+
+  // Numbers that are NaN come before all others among the greatest, and after all others among the least.
+  Made top_k() {
+    const auto& a = as<graph::TopKAttrs>();
+    const auto axis = static_cast<size_t>(a.axis);
+    const bool real = graph::is_float(c_.value(in_[0]).dtype);
+    Counts counts = counts_[0];
+    mask(0, axis, a.largest ? Fill::kLeast : real ? Fill::kNan : Fill::kGreatest);
+    if (counts[axis] != graph::kNone) TCC_TRY_SET(counts[axis], derived_count(c_, CountOp::kAtMost, counts[axis], a.k));
+    return done(counts);
+  }
+
+  Made arg() {
+    const auto& a = as<graph::ArgAttrs>();
+    const auto axis = static_cast<size_t>(a.axis);
+    Counts counts = counts_[0];
+    const ValueId count = std::exchange(counts[axis], graph::kNone);
+    mask(0, axis, a.greatest ? Fill::kLeast : Fill::kGreatest);
+    TCC_TRY(const ValueId found, done(counts));
+    if (!a.last || count == graph::kNone) return found;
+    // What is behind the row is last where all of it is the least number: then its own last element is as good.
+    const Made end = c_.arithmetic(Op::kSub, count, c_.scalar(DType::kI64, 1));
+    return c_.binary(BinaryFn::kMin, found, c_.binary(BinaryFn::kMax, end, c_.scalar(DType::kI64, 0)));
+  }
+
+  Made matmul() {
+    const auto& a = as<graph::MatMulAttrs>();
+    const size_t left = counts_[0].size(), right = counts_[1].size();
+    if (!a.perm_a.empty() || !a.perm_b.empty() || !a.perm_out.empty() || left < 2 || right < 2) return leading(0);
+    if (counted(0, left - 1) || counted(1, right - 2)) {
+      if (counts_[0][left - 1] != counts_[1][right - 2])
+        return refused(counted(0, left - 1) ? 0 : 1, counted(0, left - 1) ? left - 1 : right - 2,
+                       "is another in the other operand");
+      mask(0, left - 1, Fill::kZero);
+      mask(1, right - 2, Fill::kZero);
+    }
+    TCC_TRY(Counts counts, broadcast({0, 1}, 2));
+    counts.push_back(counts_[0][left - 2]);
+    counts.push_back(counts_[1][right - 1]);
+    return done(counts);
+  }
+
+  Made gemm() {
+    const auto& a = as<graph::GemmAttrs>();
+    const size_t row = a.trans_a ? 1 : 0, column = a.trans_b ? 0 : 1;
+    if (counts_[0].size() != 2 || counts_[1].size() != 2) return leading(0);
+    if (counts_[0][1 - row] != counts_[1][1 - column])
+      return refused(counted(0, 1 - row) ? 0 : 1, 1 - (counted(0, 1 - row) ? row : column),
+                     "is another in the other operand");
+    mask(0, 1 - row, Fill::kZero);
+    mask(1, 1 - column, Fill::kZero);
+    const Counts counts{counts_[0][row], counts_[1][column]};
+    for (size_t axis = 0; in_.size() == 3 && axis < counts_[2].size(); ++axis) {
+      const size_t of = axis + 2 - counts_[2].size();
+      if (counts_[2][axis] != counts[of] && (counted(2, axis) || shape(2)[axis] != 1))
+        return refused(counted(2, axis) ? 2 : of, counted(2, axis) ? axis : of == 0 ? row : column,
+                       "is another in the other operand");
+    }
+    return done(counts);
+  }
+
+  NodeContext& c_;
+  Op op_;
+  graph::Attributes attrs_;
+  std::vector<ValueId> in_;
+  std::vector<Counts> counts_;
+  Made failed_ = graph::kNone;  // the last mask, or why it could not be made
+};
+
+}  // namespace
+
+Result<ValueId> emit_counted(NodeContext& c, Op op, graph::Attributes attrs, std::vector<ValueId> inputs) {
+  return Follower(c, op, std::move(attrs), std::move(inputs)).run();
+}
+
+Result<ValueId> without_counts(NodeContext& c, ValueId mask) {
+  const Counts counts = counts_of(c, mask);
+  Made x = mask;
+  for (size_t axis = 0; axis < counts.size(); ++axis) x = masked(c, x, axis, counts[axis], Fill::kZero);
+  return x;
+}
+
+Result<Found> find_true(NodeContext& c, ValueId mask, int64_t most) {
+  if (auto known = c.book().found.find(mask);
+      known != c.book().found.end() && c.value(known->second.first).shape == Shape{most})
+    return Found{known->second.first, known->second.second};
+  TCC_TRY(const ValueId own, without_counts(c, mask));
+  TCC_TRY(const ValueId flat, c.emit_reshape(own, {c.value(own).elements()}));
+  TCC_TRY(const ValueId places, c.emit(Op::kFind, graph::FindAttrs{most}, {flat}));
+  TCC_TRY(const ValueId count, c.reduce(Op::kReduceSum, c.cast(flat, DType::kI64), {0}, false));
+  TCC_TRY(const ValueId some, c.value(flat).shape[0] == most ? Made(count)
+                                                             : derived_count(c, CountOp::kAtMost, count, most));
+  c.book().numbers[some] = {{0, most, some}};
+  c.book().found[mask] = {places, some};
+  return Found{places, some};
+}
+
+Result<ValueId> derived_count(NodeContext& c, CountOp op, ValueId a, int64_t b) {
+  const auto key = std::tuple(op, a, b);
+  auto& derived = c.book().derived;
+  if (auto known = derived.find(key); known != derived.end()) return known->second;
+  const Made other = c.constant(DType::kI64, {}, graph::make_constant_i64(std::vector<int64_t>{b}));
+  const CountedNumber range = c.number(a);
+  if (op == CountOp::kAtMost && range.high <= b) return a;
+  Made made = op == CountOp::kAtMost  ? c.binary(BinaryFn::kMin, a, other)
+              : op == CountOp::kTimes ? c.arithmetic(Op::kMul, a, other)
+              : op == CountOp::kOver  ? c.arithmetic(Op::kDiv, a, other)
+                                      : c.binary(BinaryFn::kMax, c.arithmetic(Op::kSub, a, other),
+                                                 c.scalar(DType::kI64, 0));
+  if (made) derived[key] = *made;
+  return made;
+}
+
+Result<ValueId> choose_counted(NodeContext& c, ValueId condition, ValueId yes, ValueId no) {
+  const Counts counts[2] = {counts_of(c, yes), counts_of(c, no)};
+  const Shape shapes[2] = {c.value(yes).shape, c.value(no).shape};
+  Shape shape = shapes[0];
+  Counts chosen(shape.size(), graph::kNone);
+  for (size_t a = 0; a < shape.size(); ++a) {
+    shape[a] = std::max(shapes[0][a], shapes[1][a]);
+    if (counts[0][a] == counts[1][a] && shapes[0][a] == shapes[1][a]) {
+      chosen[a] = counts[0][a];
+      continue;
+    }
+    Made extents[2];
+    for (size_t k = 0; k < 2; ++k)
+      extents[k] = counts[k][a] != graph::kNone
+                       ? Made(counts[k][a])
+                       : Made(c.scalar(DType::kI64, static_cast<double>(shapes[k][a])));
+    TCC_TRY_SET(chosen[a], c.where(condition, extents[0], extents[1]));
+  }
+  ValueId wide[2] = {yes, no};
+  for (size_t k = 0; k < 2; ++k) {
+    if (shapes[k] == shape) continue;
+    if (graph::element_count(shapes[k]) == 0) {
+      const DType dtype = c.value(wide[k]).dtype;
+      wide[k] = c.constant(dtype, shape, graph::make_splat(dtype, 0));
+      continue;
+    }
+    graph::PadAttrs pad{std::vector<int64_t>(shape.size(), 0), std::vector<int64_t>(shape.size(), 0), 0};
+    for (size_t a = 0; a < shape.size(); ++a) pad.end[a] = shape[a] - shapes[k][a];
+    TCC_TRY_SET(wide[k], c.emit_fixed(Op::kPad, pad, {wide[k]}));
+  }
+  TCC_TRY(const ValueId id, c.emit_fixed(Op::kWhere, graph::NoAttrs{}, {condition, wide[0], wide[1]}));
+  c.set_counts(id, std::move(chosen));
+  return id;
+}
+
+}  // namespace tcc::onnx
