@@ -145,13 +145,53 @@ Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, cons
   return graph::optimize(graph, evaluator.get(), options);
 }
 
+namespace {
+
+// One bucket, whose counts are at most the extents of their axes.
+package::DynamicPlan counted_plan(const graph::Graph& graph, size_t steps) {
+  package::DynamicPlan plan;
+  auto fixed = [&](graph::ValueId id) {
+    graph::SymbolicShape shape;
+    for (int64_t extent : graph.value(id).shape)
+      shape.push_back(extent == 1 ? graph::SymbolicAxis{} : graph::SymbolicAxis{{-1, 0, extent}});
+    return shape;
+  };
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    plan.inputs.push_back(fixed(graph.inputs[i]));
+    plan.input_numbers.push_back(static_cast<int32_t>(i));
+  }
+  for (size_t i = 0; i < graph.outputs.size(); ++i) plan.output_numbers.push_back(static_cast<int32_t>(i));
+  for (size_t i = 0; i < graph.model_outputs(); ++i) plan.outputs.push_back(fixed(graph.outputs[i]));
+  plan.counts = graph.counts;
+  plan.buckets.push_back({std::vector<int64_t>(static_cast<size_t>(graph.counts), 0), 0, static_cast<int64_t>(steps)});
+  for (const graph::CountedAxis& a : graph.counted_axes) {
+    const auto output = static_cast<size_t>(a.output), axis = static_cast<size_t>(a.axis);
+    plan.buckets[0].bounds[static_cast<size_t>(a.count)] = graph.value(graph.outputs[output]).shape[axis];
+    plan.outputs[output][axis] = {{a.count, 1, 0}};
+  }
+  plan.appends_to.assign(plan.outputs.size(), graph::kNone);
+  plan.append_axis.assign(plan.outputs.size(), 0);
+  return plan;
+}
+
+}  // namespace
+
 // Optimize, fuse, tasks.
 Result<Program> cut_into_tasks(const Model& model, const target::Target& target, const FormRecords& records) {
   if (!model.source.ranges.empty()) return make_dynamic_program(model, target, records);
+  if (model.graph.counts > 0 && !backend::backend_of(target).runs_on_host(target))
+    return make_error(ErrorClass::kUsage,
+                      fmt::format("output '{}' has an extent that is known at run time only: expected a CPU as target, "
+                                  "found '{}'",
+                                  sanitize(model.graph.output_names[static_cast<size_t>(
+                                      model.graph.counted_axes.at(0).output)]),
+                                  sanitize(target.name)),
+                      "take --target host, or end the model at tensors of fixed shape");
   Program program;
   program.graph = model.graph;
   TCC_TRY_VOID(optimize_graph(program.graph, model.source, target));
   program.groups = graph::fuse(program.graph, {.attention = true});
+  if (program.graph.counts > 0) program.dynamic = counted_plan(program.graph, program.groups.size());
   TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups,
                                              {.tf32 = model.source.precision == target::Precision::kTf32}));
   for (const graph::FusionGroup& group : program.groups) program.flops += graph::group_flops(program.graph, group);

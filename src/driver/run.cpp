@@ -59,7 +59,8 @@ Result<std::vector<std::byte>> input_bytes(const TensorSpec& spec, size_t index,
   return std::vector<std::byte>(made.bytes.begin(), made.bytes.end());
 }
 
-TensorRange bytes_range(const TensorSpec& spec, const std::vector<std::byte>& bytes) {
+// The elements of an output are the first ones of its memory where its extents depend on the data.
+TensorRange bytes_range(const TensorSpec& spec, std::span<const std::byte> bytes) {
   const graph::Constant view{nullptr, bytes, false};
   return driver::range_of(spec.name, spec.dtype, spec.shape,
                           graph::constant_doubles(view, spec.dtype, graph::element_count(spec.shape)));
@@ -128,7 +129,9 @@ Result<RunReport> run_library(const std::string& library, const RunOptions& opti
 
   std::vector<NamedTensor> tensors;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const TensorSpec& spec = loaded->outputs()[i];
+    TensorSpec spec = loaded->outputs()[i];
+    spec.shape = context->output_shape(i);
+    outputs[i].resize(static_cast<size_t>(graph::element_count(spec.shape) * graph::dtype_size(spec.dtype)));
     report.outputs.push_back(bytes_range(spec, outputs[i]));
     tensors.push_back({spec.name, spec.dtype, spec.shape, outputs[i]});
   }

@@ -47,7 +47,7 @@ Result<ModelSummary> summarise_model(const Model& model) {
   summary.hash = model.hash;
   for (graph::ValueId id : graph.inputs)
     summary.inputs.push_back(summarise_tensor(graph.value(id), graph.value(id).name));
-  for (size_t i = 0; i < graph.outputs.size(); ++i)
+  for (size_t i = 0; i < graph.model_outputs(); ++i)
     summary.outputs.push_back(summarise_tensor(graph.value(graph.outputs[i]), graph.output_names[i]));
   for (graph::NodeId id : graph.order) ++summary.operators[std::string(graph::op_name(graph.node(id).op))];
   summary.nodes = static_cast<int64_t>(graph.order.size());
@@ -60,6 +60,9 @@ Result<ModelSummary> summarise_model(const Model& model) {
   if (program.dynamic) {
     std::vector<std::string> names;
     for (const graph::DimRange& dim : program.dynamic->dims) names.push_back(dim.name);
+    for (int64_t most : program.dynamic->buckets.back().bounds)
+      if (std::ssize(names) < std::ssize(program.dynamic->dims) + program.dynamic->counts)
+        names.push_back(fmt::format("(up to {})", most));
     for (size_t i = 0; i < summary.inputs.size(); ++i)
       summary.inputs[i].shape = graph::symbolic_text(program.dynamic->inputs[i], names);
     for (size_t i = 0; i < summary.outputs.size(); ++i)

@@ -149,12 +149,22 @@ OutputCheck check_output(const TensorSpec& spec, const std::vector<double>& actu
   return check;
 }
 
+// An output whose extents depend on the data, and are others.
+OutputCheck other_shape(const TensorSpec& spec, const std::vector<double>& actual, const graph::Shape& expected) {
+  OutputCheck check;
+  check.actual = values_range(spec, actual);
+  check.wrong = 1;
+  check.verdict = Verdict::kWrong;
+  check.failure = fmt::format("its shape is {}, not {}", graph::shape_text(spec.shape), graph::shape_text(expected));
+  return check;
+}
+
 Result<void> check_signature(const graph::Graph& graph, const package::LoadedModel& library) {
-  bool same = graph.inputs.size() == library.inputs().size() && graph.outputs.size() == library.outputs().size();
+  bool same = graph.inputs.size() == library.inputs().size() && graph.model_outputs() == library.outputs().size();
   for (size_t i = 0; same && i < graph.inputs.size(); ++i)
     same = graph.value(graph.inputs[i]).shape == library.inputs()[i].shape &&
            graph.value(graph.inputs[i]).dtype == library.inputs()[i].dtype;
-  for (size_t i = 0; same && i < graph.outputs.size(); ++i)
+  for (size_t i = 0; same && i < graph.model_outputs(); ++i)
     same = graph.value(graph.outputs[i]).shape == library.outputs()[i].shape &&
            graph.value(graph.outputs[i]).dtype == library.outputs()[i].dtype;
   if (same) return {};
@@ -231,13 +241,23 @@ Result<graph::RoundingModel> rounding_of(const package::LoadedModel& library, ta
   return model;
 }
 
-// Puts the values of a file in the place of the reference's.
-Result<void> take_expected(const std::string& path, const std::vector<TensorSpec>& specs,
+bool has_counts(const graph::Graph& graph, size_t output) {
+  return std::any_of(graph.counted_axes.begin(), graph.counted_axes.end(),
+                     [&](const graph::CountedAxis& a) { return static_cast<size_t>(a.output) == output; });
+}
+
+// Puts the values of a file in the place of the reference's. Where extents depend on the data, its shape is taken, too.
+Result<void> take_expected(const std::string& path, const graph::Graph& graph, std::vector<TensorSpec>& specs,
                            std::vector<graph::BoundedTensor>& reference) {
+  if (path.empty()) return {};
   TCC_TRY(const Tensors expected, read_tensors(path, specs, "output"));
   for (size_t i = 0; i < specs.size(); ++i) {
     const auto tensor = expected.find(specs[i].name);
     if (tensor == expected.end()) continue;
+    if (tensor->second.shape != specs[i].shape && has_counts(graph, i)) {
+      specs[i].shape = tensor->second.shape;
+      continue;
+    }
     TCC_TRY(std::vector<std::byte> bytes,
             take_tensor(specs[i], tensor->second, fmt::format("the array '{}'", sanitize(specs[i].name))));
     reference[i].value.data = graph::constant_doubles(graph::make_constant(std::move(bytes)), specs[i].dtype,
@@ -245,6 +265,39 @@ Result<void> take_expected(const std::string& path, const std::vector<TensorSpec
     for (double& allowed : reference[i].allowed) allowed *= 2;
   }
   return {};
+}
+
+// The elements of the reference before its counts, as a tensor of their own, and the shape of that.
+graph::BoundedTensor counted_part(const graph::Graph& graph, size_t output,
+                                  const std::vector<graph::BoundedTensor>& reference, graph::Shape& shape) {
+  const graph::BoundedTensor& whole = reference[output];
+  shape = graph.value(graph.outputs[output]).shape;
+  const graph::Shape room = shape;
+  bool any = false;
+  for (const graph::CountedAxis& a : graph.counted_axes) {
+    if (static_cast<size_t>(a.output) != output) continue;
+    const double count = reference[graph.model_outputs() + static_cast<size_t>(a.count)].value.data[0];
+    shape[static_cast<size_t>(a.axis)] =
+        std::clamp<int64_t>(static_cast<int64_t>(count), 0, room[static_cast<size_t>(a.axis)]);
+    any = true;
+  }
+  if (!any) return whole;
+  graph::BoundedTensor part = whole;
+  part.value.shape = shape;
+  part.value.data.clear();
+  part.allowed.clear();
+  std::vector<int64_t> at(shape.size(), 0);
+  for (int64_t n = graph::element_count(shape); n-- > 0;) {
+    int64_t from = 0;
+    for (size_t axis = 0; axis < shape.size(); ++axis) from = from * room[axis] + at[axis];
+    part.value.data.push_back(whole.value.data[static_cast<size_t>(from)]);
+    part.allowed.push_back(whole.allowed[static_cast<size_t>(from)]);
+    for (size_t axis = shape.size(); axis-- > 0;) {
+      if (++at[axis] < shape[axis]) break;
+      at[axis] = 0;
+    }
+  }
+  return part;
 }
 
 // The outputs of ONNX Runtime for the same inputs, and the values of frozen ones, in a file in `scratch`.
@@ -340,6 +393,7 @@ Result<VerifyReport> verify_at(const std::string& library, const VerifyOptions& 
   const graph::ReferenceCost cost = graph::bounded_reference_cost(graph);
   if (options.plan) options.plan({cost.flops, cost.bytes});
   std::vector<std::vector<std::byte>> outputs;
+  std::vector<TensorSpec> specs = loaded->outputs();  // of the actual outputs
   std::vector<graph::BoundedTensor> expected;
   std::unique_ptr<TemporaryDirectory> scratch;
   std::string expected_file = options.expected;
@@ -360,6 +414,7 @@ Result<VerifyReport> verify_at(const std::string& library, const VerifyOptions& 
     for (size_t i = 0; i < inputs.values.size(); ++i)
       report.inputs.push_back(values_range(loaded->inputs()[i], inputs.values[i].data));
     TCC_TRY(outputs, run(*context, loaded->outputs(), inputs));
+    for (size_t i = 0; i < outputs.size(); ++i) specs[i].shape = context->output_shape(i);
     if (!options.onnxruntime_python.empty()) {
       TCC_TRY(scratch, TemporaryDirectory::create("tcc-verify"));
       TCC_TRY(expected_file,
@@ -369,13 +424,26 @@ Result<VerifyReport> verify_at(const std::string& library, const VerifyOptions& 
       if (auto tested = context->self_test(); !tested) report.self_test = tested.error().message;
     }
   }
-  TCC_TRY_VOID(take_expected(expected_file, loaded->outputs(), expected));
+  std::vector<TensorSpec> expected_specs = specs;
+  {
+    std::vector<graph::BoundedTensor> parts;
+    for (size_t i = 0; i < specs.size(); ++i)
+      parts.push_back(counted_part(graph, i, expected, expected_specs[i].shape));
+    expected = std::move(parts);
+  }
+  TCC_TRY_VOID(take_expected(expected_file, graph, expected_specs, expected));
 
   report.verdict = report.self_test.empty() ? Verdict::kRight : Verdict::kWrong;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const TensorSpec& spec = loaded->outputs()[i];
+    const TensorSpec& spec = specs[i];
+    outputs[i].resize(static_cast<size_t>(graph::element_count(spec.shape) * graph::dtype_size(spec.dtype)));
     const std::vector<double> actual = graph::constant_doubles(graph::make_constant(std::move(outputs[i])), spec.dtype,
                                                                graph::element_count(spec.shape));
+    if (spec.shape != expected_specs[i].shape) {
+      report.outputs.push_back(other_shape(spec, actual, expected_specs[i].shape));
+      report.verdict = Verdict::kWrong;
+      continue;
+    }
     if (options.tolerance && graph::is_float(spec.dtype)) {
       double scale = 0;
       for (double v : expected[i].value.data)
