@@ -53,6 +53,31 @@ CountedNumber corners(const CountedNumber& a, const CountedNumber& b, F f) {
   return result;
 }
 
+// One number for each element, or one for all.
+bool aligned(const Numbers& numbers, size_t elements) {
+  return numbers.size() == 1 || numbers.size() == elements;
+}
+
+// Of bools: 0, 1, or either.
+CountedNumber decided(bool always, bool never) {
+  return {always ? 1 : 0, never ? 0 : 1};
+}
+
+CountedNumber compare(BinaryFn fn, const CountedNumber& a, const CountedNumber& b) {
+  switch (fn) {
+    case BinaryFn::kEqual:
+      return decided(a.low == a.high && b.low == b.high && a.low == b.low, a.high < b.low || b.high < a.low);
+    case BinaryFn::kLess:
+      return decided(a.high < b.low, a.low >= b.high);
+    case BinaryFn::kLessOrEqual:
+      return decided(a.high <= b.low, a.low > b.high);
+    case BinaryFn::kGreater:
+      return compare(BinaryFn::kLess, b, a);
+    default:
+      return compare(BinaryFn::kLessOrEqual, b, a);
+  }
+}
+
 std::optional<CountedNumber> combine(const graph::Node& node, const CountedNumber& a, const CountedNumber& b) {
   switch (node.op) {
     case Op::kAdd:
@@ -69,6 +94,8 @@ std::optional<CountedNumber> combine(const graph::Node& node, const CountedNumbe
         return corners(a, b, [](double x, double y) { return std::min(x, y); });
       if (node.as<graph::BinaryAttrs>().fn == BinaryFn::kMax)
         return corners(a, b, [](double x, double y) { return std::max(x, y); });
+      if (node.as<graph::BinaryAttrs>().fn >= BinaryFn::kEqual)
+        return compare(node.as<graph::BinaryAttrs>().fn, a, b);
       return std::nullopt;
     default:
       return std::nullopt;
@@ -110,11 +137,8 @@ std::optional<Numbers> follow_numbers(const graph::Graph& graph, const CountBook
   if (!any || out.elements() > kMaxNumbers || out.elements() == 0) return std::nullopt;
   std::vector<Numbers> in;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (node.op == Op::kWhere && i == 0) {  // the condition may be any
-      in.emplace_back();
-      continue;
-    }
     auto numbers = numbers_of(graph, book, node.inputs[i]);
+    if (!numbers && node.op == Op::kWhere && i == 0) numbers.emplace();  // the condition may be any
     if (!numbers) return std::nullopt;
     in.push_back(std::move(*numbers));
   }
@@ -163,12 +187,15 @@ std::optional<Numbers> follow_numbers(const graph::Graph& graph, const CountBook
       return Numbers{*all};
     }
     case Op::kWhere:
-      if (in[1].size() > elements || in[2].size() > elements) return std::nullopt;
+      if (!aligned(in[1], elements) || !aligned(in[2], elements)) return std::nullopt;
       for (size_t i = 0; i < elements; ++i) {
-        if ((in[1].size() != 1 && in[1].size() != elements) || (in[2].size() != 1 && in[2].size() != elements))
-          return std::nullopt;
         const CountedNumber &a = in[1][in[1].size() == 1 ? 0 : i], &b = in[2][in[2].size() == 1 ? 0 : i];
-        result.push_back({std::min(a.low, b.low), std::max(a.high, b.high)});
+        CountedNumber decides{0, 1};
+        if (!in[0].empty() && aligned(in[0], elements)) decides = in[0][in[0].size() == 1 ? 0 : i];
+        if (decides.low == decides.high)
+          result.push_back(decides.low != 0 ? a : b);
+        else
+          result.push_back({std::min(a.low, b.low), std::max(a.high, b.high)});
       }
       return result;
     default:
@@ -176,9 +203,8 @@ std::optional<Numbers> follow_numbers(const graph::Graph& graph, const CountBook
   }
   if (node.op == Op::kClip && graph::is_float(out.dtype)) return std::nullopt;
   if (in.size() != 2 || (graph::is_float(out.dtype) && node.op == Op::kDiv)) return std::nullopt;
+  if (!aligned(in[0], elements) || !aligned(in[1], elements)) return std::nullopt;
   for (size_t i = 0; i < elements; ++i) {
-    if ((in[0].size() != 1 && in[0].size() != elements) || (in[1].size() != 1 && in[1].size() != elements))
-      return std::nullopt;
     const auto n = combine(node, in[0][in[0].size() == 1 ? 0 : i], in[1][in[1].size() == 1 ? 0 : i]);
     if (!n) return std::nullopt;
     result.push_back(*n);
@@ -247,6 +273,19 @@ Made masked(NodeContext& c, const Made& x, size_t axis, ValueId count, Fill fill
   const DType dtype = v.dtype;
   TCC_TRY(const ValueId mask, mask_of(c, count, shape[axis], shape.size() - axis - 1));
   return c.emit_fixed(Op::kWhere, graph::NoAttrs{}, {mask, *x, fill_of(c, dtype, fill)});
+}
+
+// Made once: the axes of concatenations of the same parts have one count.
+Made sum_of(NodeContext& c, std::vector<ValueId> counts, int64_t fixed) {
+  std::sort(counts.begin(), counts.end());
+  const auto key = std::pair(counts, fixed);
+  if (auto known = c.book().sums.find(key); known != c.book().sums.end()) return known->second;
+  if (counts.empty()) return c.scalar(DType::kI64, static_cast<double>(fixed));
+  Made sum = counts.back();
+  counts.pop_back();
+  if (fixed != 0 || !counts.empty()) sum = c.arithmetic(Op::kAdd, sum_of(c, counts, fixed), sum);
+  if (sum) c.book().sums[key] = *sum;
+  return sum;
 }
 
 bool is_nonnegative(const NodeContext& c, ValueId id, int depth = 0) {
@@ -532,38 +571,52 @@ class Follower {
         if (counts_[i][a] != counts[a]) return refused(counted(i, a) ? i : 0, a, "is fixed, or another, in another part");
       }
     }
-    int64_t whole = 0;
-    for (size_t i = 0; i < in_.size(); ++i) whole += shape(i)[axis];
-    Made total = c_.scalar(DType::kI64, 0);
-    Made from = c_.iota(DType::kI64, whole, 0, 1);
-    bool moves = false, any = false;
-    int64_t end = 0;
+    std::vector<ValueId> ends, counted_parts;
+    std::vector<int64_t> extents;
+    int64_t fixed_parts = 0;
     for (size_t i = 0; i < in_.size(); ++i) {
-      const int64_t own = shape(i)[axis];
-      if (any) moves = true;
-      end += own;
-      const Made bound = c_.scalar(DType::kI64, static_cast<double>(own));
-      total = c_.arithmetic(Op::kAdd, total, counted(i, axis) ? Made(counts_[i][axis]) : bound);
-      if (!counted(i, axis)) continue;
-      any = true;
-      if (i + 1 == in_.size()) continue;
-      // `total` is where the next part begins in the result.
-      const Made behind = c_.binary(BinaryFn::kGreaterOrEqual, c_.iota(DType::kI64, whole, 0, 1), total);
-      const Made lacks = c_.arithmetic(Op::kSub, bound, counts_[i][axis]);
-      from = c_.arithmetic(Op::kAdd, from, c_.where(behind, lacks, c_.scalar(DType::kI64, 0)));
+      ends.push_back(counts_[i][axis]);
+      extents.push_back(shape(i)[axis]);
+      if (counted(i, axis))
+        counted_parts.push_back(counts_[i][axis]);
+      else
+        fixed_parts += shape(i)[axis];
     }
-    if (!any) return done(counts);
-    TCC_TRY(const ValueId count, total);
+    if (counted_parts.empty()) return done(counts);
     Counts joined = counts;
-    joined[axis] = count;
-    if (!moves) return done(joined);
+    TCC_TRY_SET(joined[axis], sum_of(c_, counted_parts, fixed_parts));
+    if (counted_parts.size() == 1 && ends.back() != graph::kNone) return done(joined);  // only the last part may end early
+    TCC_TRY(const ValueId places, joined_places(ends, extents));
     TCC_TRY(const ValueId parts, done(counts));
-    TCC_TRY(const ValueId places, from);
     c_.set_counts(parts, Counts(counts.size(), graph::kNone));
     TCC_TRY(const ValueId id,
             c_.emit_fixed(Op::kGather, graph::AxisAttrs{static_cast<int64_t>(axis)}, {parts, places}));
     c_.set_counts(id, std::move(joined));
     return id;
+  }
+
+  // Where the elements of a concatenation are among those of its parts with the extents that they have in the graph.
+  Made joined_places(const std::vector<ValueId>& ends, const std::vector<int64_t>& extents) {
+    const auto key = std::pair(ends, extents);
+    if (auto known = c_.book().places.find(key); known != c_.book().places.end()) return known->second;
+    int64_t whole = 0;
+    for (int64_t extent : extents) whole += extent;
+    Made from = c_.iota(DType::kI64, whole, 0, 1);
+    std::vector<ValueId> before;
+    int64_t fixed = 0;
+    for (size_t i = 0; i + 1 < ends.size(); ++i) {
+      if (ends[i] == graph::kNone) {
+        fixed += extents[i];
+        continue;
+      }
+      before.push_back(ends[i]);
+      const Made behind =
+          c_.binary(BinaryFn::kGreaterOrEqual, c_.iota(DType::kI64, whole, 0, 1), sum_of(c_, before, fixed));
+      const Made lacks = c_.arithmetic(Op::kSub, c_.scalar(DType::kI64, static_cast<double>(extents[i])), ends[i]);
+      from = c_.arithmetic(Op::kAdd, from, c_.where(behind, lacks, c_.scalar(DType::kI64, 0)));
+    }
+    if (from) c_.book().places[key] = *from;
+    return from;
   }
 
   // Negative indices count from the actual end.
