@@ -449,10 +449,25 @@ class GraphMaker {
     if (!x) return;
     const Shape s = value(x->id).shape;
     const int64_t axis = rng_.below(std::ssize(s));
+    if (chance(4)) return positions();
     if (chance(2))
       add(Op::kArg, graph::ArgAttrs{axis, chance(2), chance(2)}, {x->id}, true);
     else
       add(Op::kTopK, graph::TopKAttrs{axis, between(1, s[static_cast<size_t>(axis)]), chance(2)}, {x->id}, true);
+  }
+  // Places of true elements, or which of some boxes hide no better one.
+  void positions() {
+    const auto x = some([&](Known k) { return k.exact && value(k.id).dtype == DType::kBool; });
+    if (!x) return;
+    const int64_t elements = value(x->id).elements();
+    const bool boxes = chance(2);
+    const Shape flat = boxes ? Shape{1, elements} : Shape{elements};
+    const auto line = g_.add_node(Op::kReshape, graph::ReshapeAttrs{flat}, {x->id}, "line");
+    if (!line) return;
+    if (!boxes) return void(add(Op::kFind, graph::FindAttrs{between(1, elements)}, {*line}, true));
+    const ValueId corners = constant(DType::kF32, {1, elements, 4}, 0, 4);
+    const double overlap = 0.25 * static_cast<double>(between(0, 3));
+    add(Op::kSuppress, graph::SuppressAttrs{between(1, elements), overlap}, {corners, *line}, true);
   }
   void cast() {
     static constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kI32, DType::kI64, DType::kBool,

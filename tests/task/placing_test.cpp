@@ -134,6 +134,45 @@ TEST_CASE("positions of the greatest and the least elements: ties keep their ord
   }
 }
 
+TEST_CASE("positions of true elements: as many as there is room for, zeros behind the last") {
+  auto found = [](int64_t room, const Doubles& x) {
+    Model m;
+    const auto count = static_cast<int64_t>(x.size());
+    return m.check(m.node(Op::kFind, graph::FindAttrs{room}, {m.input(DType::kBool, {count}, x)}), 0);
+  };
+  CHECK(found(5, {0, 1, 1, 0, 1}) == Doubles{1, 2, 4, 0, 0});
+  CHECK(found(2, {0, 1, 1, 0, 1}) == Doubles{1, 2});
+  CHECK(found(3, {0, 0, 0}) == Doubles{0, 0, 0});
+  CHECK(found(1, {1}) == Doubles{0});
+  Doubles many, places;
+  for (int64_t i = 0; i < 300; ++i) many.push_back(i % 7 == 3 || i % 11 == 0 ? 1 : 0);
+  for (int64_t i = 0; i < 300; ++i)
+    if (many[static_cast<size_t>(i)] != 0) places.push_back(static_cast<double>(i));
+  places.resize(300, 0);
+  CHECK(found(300, many) == places);
+}
+
+TEST_CASE("boxes stay that hide no better one: rows are independent, and at most so many of a row") {
+  auto kept = [](int64_t most, double overlap, const Doubles& counts) {
+    Model m;
+    // Two boxes of which a third is common, one apart, one equal to the first; then the same, the first two exchanged.
+    const Doubles first{0, 0, 2, 2}, second{0, 1, 2, 3}, apart{5, 5, 6, 6};
+    Doubles boxes;
+    for (const Doubles& box : {first, second, apart, first, second, first, apart, first})
+      boxes.insert(boxes.end(), box.begin(), box.end());
+    return m.check(m.node(Op::kSuppress, graph::SuppressAttrs{most, overlap},
+                          {m.input(DType::kF32, {2, 4, 4}, boxes), m.input(DType::kBool, {2, 4}, counts)}),
+                   0);
+  };
+  const Doubles all(8, 1);
+  CHECK(kept(4, 0.3, all) == Doubles{1, 0, 1, 0, 1, 0, 1, 0});
+  CHECK(kept(4, 0.5, all) == Doubles{1, 1, 1, 0, 1, 1, 1, 0});
+  CHECK(kept(4, 1.0, all) == Doubles{1, 1, 1, 1, 1, 1, 1, 1});
+  CHECK(kept(1, 0.5, all) == Doubles{1, 0, 0, 0, 1, 0, 0, 0});
+  CHECK(kept(0, 0.5, all) == Doubles(8, 0));
+  CHECK(kept(4, 0.3, {0, 1, 1, 1, 0, 0, 0, 1}) == Doubles{0, 1, 1, 0, 0, 0, 0, 1});
+}
+
 TEST_CASE("the position of the greatest or the least element: the first or the last of several, NaN before all") {
   for (bool greatest : {true, false})
     for (bool last : {false, true}) {
