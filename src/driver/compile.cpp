@@ -180,13 +180,13 @@ package::DynamicPlan counted_plan(const graph::Graph& graph, size_t steps) {
 Result<Program> cut_into_tasks(const Model& model, const target::Target& target, const FormRecords& records) {
   if (!model.source.ranges.empty()) return make_dynamic_program(model, target, records);
   if (model.graph.counts > 0 && !backend::backend_of(target).runs_on_host(target))
-    return make_error(ErrorClass::kUsage,
-                      fmt::format("output '{}' has an extent that is known at run time only: expected a CPU as target, "
-                                  "found '{}'",
-                                  sanitize(model.graph.output_names[static_cast<size_t>(
-                                      model.graph.counted_axes.at(0).output)]),
-                                  sanitize(target.name)),
-                      "take --target host, or end the model at tensors of fixed shape");
+    return make_error(
+        ErrorClass::kUsage,
+        fmt::format("output '{}' has an extent that is known at run time only: expected a CPU as target, "
+                    "found '{}'",
+                    sanitize(model.graph.output_names[static_cast<size_t>(model.graph.counted_axes.at(0).output)]),
+                    sanitize(target.name)),
+        "take --target host, or end the model at tensors of fixed shape");
   Program program;
   program.graph = model.graph;
   TCC_TRY_VOID(optimize_graph(program.graph, model.source, target));

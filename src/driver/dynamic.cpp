@@ -286,11 +286,11 @@ Result<Program> make_dynamic_program(const Model& model, const target::Target& t
                       fmt::format("--dim with a range: expected a CPU as target, found '{}'", sanitize(target.name)),
                       "give each dimension one size, or take --target host");
   if (model.graph.counts > 0)
-    return make_error(ErrorClass::kUsage,
-                      fmt::format("--dim with a range: output '{}' has an extent that depends on the data, too",
-                                  sanitize(model.graph.output_names[static_cast<size_t>(
-                                      model.graph.counted_axes.at(0).output)])),
-                      "give each dimension one size");
+    return make_error(
+        ErrorClass::kUsage,
+        fmt::format("--dim with a range: output '{}' has an extent that depends on the data, too",
+                    sanitize(model.graph.output_names[static_cast<size_t>(model.graph.counted_axes.at(0).output)])),
+        "give each dimension one size");
   TCC_TRY(const auto buckets, bucket_bounds(model.source.ranges));
   Program program;
   package::DynamicPlan plan;

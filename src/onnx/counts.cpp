@@ -12,7 +12,7 @@ namespace tcc::onnx {
 
 namespace {
 
-constexpr int64_t kMaxNumbers = 64;  // of a tensor whose elements have ranges
+constexpr int64_t kMaxNumbers = 64;               // of a tensor whose elements have ranges
 constexpr int64_t kMaxNumber = int64_t{1} << 53;  // what a double still counts
 
 // --- ranges -------------------------------------------------------------------------------------------------------
@@ -94,8 +94,7 @@ std::optional<CountedNumber> combine(const graph::Node& node, const CountedNumbe
         return corners(a, b, [](double x, double y) { return std::min(x, y); });
       if (node.as<graph::BinaryAttrs>().fn == BinaryFn::kMax)
         return corners(a, b, [](double x, double y) { return std::max(x, y); });
-      if (node.as<graph::BinaryAttrs>().fn >= BinaryFn::kEqual)
-        return compare(node.as<graph::BinaryAttrs>().fn, a, b);
+      if (node.as<graph::BinaryAttrs>().fn >= BinaryFn::kEqual) return compare(node.as<graph::BinaryAttrs>().fn, a, b);
       return std::nullopt;
     default:
       return std::nullopt;
@@ -132,8 +131,8 @@ std::optional<CountedNumber> reduce_all(const graph::Node& node, const Numbers& 
 
 std::optional<Numbers> follow_numbers(const graph::Graph& graph, const CountBook& book, const graph::Node& node) {
   const graph::Value& out = graph.value(node.output);
-  const bool any = std::any_of(node.inputs.begin(), node.inputs.end(),
-                               [&](ValueId id) { return book.numbers.contains(id); });
+  const bool any =
+      std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) { return book.numbers.contains(id); });
   if (!any || out.elements() > kMaxNumbers || out.elements() == 0) return std::nullopt;
   std::vector<Numbers> in;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -213,16 +212,85 @@ std::optional<Numbers> follow_numbers(const graph::Graph& graph, const CountBook
 }
 
 bool takes_counts(const std::string& domain, const std::string& op) {
-  static const std::set<std::string> kOperators = {
-      "Add", "And", "ArgMax", "ArgMin", "BatchNormalization", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
-      "Cast", "CastLike", "Clip", "Compress", "Concat", "ConcatFromSequence", "Conv", "CumSum", "Div", "Equal",
-      "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Gemm", "Greater", "GreaterOrEqual", "Identity",
-      "If", "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Loop", "MatMul", "Max", "Mean", "Min", "Mod",
-      "Mul", "NonMaxSuppression", "NonZero", "Or", "PRelu", "Pow", "ReduceL1", "ReduceL2", "ReduceLogSum",
-      "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu",
-      "Reshape", "RoiAlign", "ScatterElements", "ScatterND", "Scatter", "SequenceAt", "SequenceConstruct",
-      "SequenceInsert", "Shape", "Sigmoid", "Size", "Slice", "Softmax", "Split", "Squeeze", "Sub", "Sum", "Tanh",
-      "TopK", "Transpose", "Unsqueeze", "Where", "Xor"};
+  static const std::set<std::string> kOperators = {"Add",
+                                                   "And",
+                                                   "ArgMax",
+                                                   "ArgMin",
+                                                   "BatchNormalization",
+                                                   "BitShift",
+                                                   "BitwiseAnd",
+                                                   "BitwiseOr",
+                                                   "BitwiseXor",
+                                                   "Cast",
+                                                   "CastLike",
+                                                   "Clip",
+                                                   "Compress",
+                                                   "Concat",
+                                                   "ConcatFromSequence",
+                                                   "Conv",
+                                                   "CumSum",
+                                                   "Div",
+                                                   "Equal",
+                                                   "Expand",
+                                                   "Flatten",
+                                                   "Gather",
+                                                   "GatherElements",
+                                                   "GatherND",
+                                                   "Gemm",
+                                                   "Greater",
+                                                   "GreaterOrEqual",
+                                                   "Identity",
+                                                   "If",
+                                                   "LayerNormalization",
+                                                   "LeakyRelu",
+                                                   "Less",
+                                                   "LessOrEqual",
+                                                   "Loop",
+                                                   "MatMul",
+                                                   "Max",
+                                                   "Mean",
+                                                   "Min",
+                                                   "Mod",
+                                                   "Mul",
+                                                   "NonMaxSuppression",
+                                                   "NonZero",
+                                                   "Or",
+                                                   "PRelu",
+                                                   "Pow",
+                                                   "ReduceL1",
+                                                   "ReduceL2",
+                                                   "ReduceLogSum",
+                                                   "ReduceLogSumExp",
+                                                   "ReduceMax",
+                                                   "ReduceMean",
+                                                   "ReduceMin",
+                                                   "ReduceProd",
+                                                   "ReduceSum",
+                                                   "ReduceSumSquare",
+                                                   "Relu",
+                                                   "Reshape",
+                                                   "RoiAlign",
+                                                   "ScatterElements",
+                                                   "ScatterND",
+                                                   "Scatter",
+                                                   "SequenceAt",
+                                                   "SequenceConstruct",
+                                                   "SequenceInsert",
+                                                   "Shape",
+                                                   "Sigmoid",
+                                                   "Size",
+                                                   "Slice",
+                                                   "Softmax",
+                                                   "Split",
+                                                   "Squeeze",
+                                                   "Sub",
+                                                   "Sum",
+                                                   "Tanh",
+                                                   "TopK",
+                                                   "Transpose",
+                                                   "Unsqueeze",
+                                                   "Where",
+                                                   "Xor"};
   static const std::set<std::string> kFunctions = [] {
     std::set<std::string> names;
     for (const graph::UnaryRow& row : graph::unary_rows())
@@ -471,8 +539,7 @@ class Follower {
         if (counted(i, own))
           cut(i, own, extent);
         else if (shape(i)[own] != 1)
-          return c_.refuse_count(graph::kNone, own,
-                                 "is known at run time only in one operand, and fixed in another");
+          return c_.refuse_count(graph::kNone, own, "is known at run time only in one operand, and fixed in another");
       }
     }
     if (!failed_) return tl::make_unexpected(failed_.error());
@@ -568,7 +635,8 @@ class Follower {
       if (a == axis) continue;
       for (size_t i = 0; i < in_.size(); ++i) {
         if (i == 0) counts[a] = counts_[0][a];
-        if (counts_[i][a] != counts[a]) return refused(counted(i, a) ? i : 0, a, "is fixed, or another, in another part");
+        if (counts_[i][a] != counts[a])
+          return refused(counted(i, a) ? i : 0, a, "is fixed, or another, in another part");
       }
     }
     std::vector<ValueId> ends, counted_parts;
@@ -585,7 +653,8 @@ class Follower {
     if (counted_parts.empty()) return done(counts);
     Counts joined = counts;
     TCC_TRY_SET(joined[axis], sum_of(c_, counted_parts, fixed_parts));
-    if (counted_parts.size() == 1 && ends.back() != graph::kNone) return done(joined);  // only the last part may end early
+    if (counted_parts.size() == 1 && ends.back() != graph::kNone)
+      return done(joined);  // only the last part may end early
     TCC_TRY(const ValueId places, joined_places(ends, extents));
     TCC_TRY(const ValueId parts, done(counts));
     c_.set_counts(parts, Counts(counts.size(), graph::kNone));
@@ -693,8 +762,8 @@ class Follower {
       }
       if (a.keep_dims) counts.push_back(graph::kNone);
       any = any || counted(0, axis);
-      const Made extent = counted(0, axis) ? Made(counts_[0][axis])
-                                           : Made(c_.scalar(DType::kI64, static_cast<double>(shape(0)[axis])));
+      const Made extent =
+          counted(0, axis) ? Made(counts_[0][axis]) : Made(c_.scalar(DType::kI64, static_cast<double>(shape(0)[axis])));
       terms = c_.arithmetic(Op::kMul, terms, extent);
       mask(0, axis, fill);
     }
@@ -758,7 +827,10 @@ class Follower {
     for (size_t axis = 0; in_.size() == 3 && axis < counts_[2].size(); ++axis) {
       const size_t of = axis + 2 - counts_[2].size();
       if (counts_[2][axis] != counts[of] && (counted(2, axis) || shape(2)[axis] != 1))
-        return refused(counted(2, axis) ? 2 : of, counted(2, axis) ? axis : of == 0 ? row : column,
+        return refused(counted(2, axis) ? 2 : of,
+                       counted(2, axis) ? axis
+                       : of == 0        ? row
+                                        : column,
                        "is another in the other operand");
     }
     return done(counts);
@@ -793,8 +865,8 @@ Result<Found> find_true(NodeContext& c, ValueId mask, int64_t most) {
   TCC_TRY(const ValueId flat, c.emit_reshape(own, {c.value(own).elements()}));
   TCC_TRY(const ValueId places, c.emit(Op::kFind, graph::FindAttrs{most}, {flat}));
   TCC_TRY(const ValueId count, c.reduce(Op::kReduceSum, c.cast(flat, DType::kI64), {0}, false));
-  TCC_TRY(const ValueId some, c.value(flat).shape[0] == most ? Made(count)
-                                                             : derived_count(c, CountOp::kAtMost, count, most));
+  TCC_TRY(const ValueId some,
+          c.value(flat).shape[0] == most ? Made(count) : derived_count(c, CountOp::kAtMost, count, most));
   c.book().numbers[some] = {{0, most, some}};
   c.book().found[mask] = {places, some};
   return Found{places, some};
@@ -809,9 +881,9 @@ Result<ValueId> derived_count(NodeContext& c, CountOp op, ValueId a, int64_t b) 
   if (op == CountOp::kAtMost && range.high <= b) return a;
   Made made = op == CountOp::kAtMost  ? c.binary(BinaryFn::kMin, a, other)
               : op == CountOp::kTimes ? c.arithmetic(Op::kMul, a, other)
-              : op == CountOp::kOver  ? c.arithmetic(Op::kDiv, a, other)
-                                      : c.binary(BinaryFn::kMax, c.arithmetic(Op::kSub, a, other),
-                                                 c.scalar(DType::kI64, 0));
+              : op == CountOp::kOver
+                  ? c.arithmetic(Op::kDiv, a, other)
+                  : c.binary(BinaryFn::kMax, c.arithmetic(Op::kSub, a, other), c.scalar(DType::kI64, 0));
   if (made) derived[key] = *made;
   return made;
 }
@@ -829,9 +901,8 @@ Result<ValueId> choose_counted(NodeContext& c, ValueId condition, ValueId yes, V
     }
     Made extents[2];
     for (size_t k = 0; k < 2; ++k)
-      extents[k] = counts[k][a] != graph::kNone
-                       ? Made(counts[k][a])
-                       : Made(c.scalar(DType::kI64, static_cast<double>(shapes[k][a])));
+      extents[k] = counts[k][a] != graph::kNone ? Made(counts[k][a])
+                                                : Made(c.scalar(DType::kI64, static_cast<double>(shapes[k][a])));
     TCC_TRY_SET(chosen[a], c.where(condition, extents[0], extents[1]));
   }
   ValueId wide[2] = {yes, no};

@@ -54,7 +54,7 @@ struct CountBook {
 
 // The operator on inputs of which some have counts, as NodeContext::emit gives it.
 Result<graph::ValueId> emit_counted(NodeContext& c, graph::Op op, graph::Attributes attrs,
-                                                 std::vector<graph::ValueId> inputs);
+                                    std::vector<graph::ValueId> inputs);
 // What is known of the elements of the node's result, where its inputs are integers made of counts.
 std::optional<std::vector<CountedNumber>> follow_numbers(const graph::Graph& graph, const CountBook& book,
                                                          const graph::Node& node);
@@ -73,7 +73,6 @@ Result<Found> find_true(NodeContext& c, graph::ValueId mask, int64_t most);
 // Made once.
 Result<graph::ValueId> derived_count(NodeContext& c, CountOp op, graph::ValueId a, int64_t b);
 // One of two tensors by a condition: extents and counts may differ.
-Result<graph::ValueId> choose_counted(NodeContext& c, graph::ValueId condition, graph::ValueId yes,
-                                                   graph::ValueId no);
+Result<graph::ValueId> choose_counted(NodeContext& c, graph::ValueId condition, graph::ValueId yes, graph::ValueId no);
 
 }  // namespace tcc::onnx

@@ -29,7 +29,8 @@ Result<void> import_top_k(NodeContext& c) {
   c.ignore_attribute("sorted");  // sorted where the order is free, too
   TCC_TRY(const ValueId indices, c.emit(Op::kTopK, attrs, {c.input(0)}));
   if (k.count != graph::kNone) {
-    Counts counts = c.counts(indices) != nullptr ? *c.counts(indices) : Counts(c.value(indices).shape.size(), graph::kNone);
+    Counts counts =
+        c.counts(indices) != nullptr ? *c.counts(indices) : Counts(c.value(indices).shape.size(), graph::kNone);
     TCC_TRY_SET(counts[static_cast<size_t>(attrs.axis)], derived_count(c, CountOp::kAtMost, k.count, attrs.k));
     c.set_counts(indices, std::move(counts));
   }

@@ -1,6 +1,6 @@
 // NonMaxSuppression. Of boxes that are known when the model is compiled it is computed here. Of others it becomes an
-// order by score (TopK), a pass over the boxes in this order (Suppress), and the places of those that stay (Find): their
-// number is known at run time only.
+// order by score (TopK), a pass over the boxes in this order (Suppress), and the places of those that stay (Find):
+// their number is known at run time only.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -85,7 +85,8 @@ Result<void> suppress_at_run_time(NodeContext& c, const Suppression& rule) {
   const Shape s = c.input_value(1).shape;
   const int64_t batches = s[0], classes = s[1], count = s[2];
   for (size_t axis : {size_t{0}, size_t{1}})
-    if (c.count(1, axis) != graph::kNone) return c.refuse_count(c.input(1), axis, "counts batches or classes of scores");
+    if (c.count(1, axis) != graph::kNone)
+      return c.refuse_count(c.input(1), axis, "counts batches or classes of scores");
   if (c.count(0, 0) != graph::kNone) return c.refuse_count(c.input(0), 0, "counts batches of boxes");
   if (c.input_value(1).elements() == 0 || c.input_value(1).elements() > kMaxTable)
     return refuse(c.input_value(1).elements() == 0 ? Refusal::kNoElements : Refusal::kTooLarge,
@@ -106,8 +107,7 @@ Result<void> suppress_at_run_time(NodeContext& c, const Suppression& rule) {
   const Made places = c.emit_reshape(fixed_order, {batches, classes * count, 1});
   const Made ordered = c.emit_reshape(c.emit(Op::kGatherNd, graph::GatherNdAttrs{1}, {fixed_boxes, places}),
                                       {batches * classes, count, 4});
-  const Made stay = c.emit(Op::kSuppress,
-                           graph::SuppressAttrs{rule.most, shortest_decimal(rule.most_overlap)},
+  const Made stay = c.emit(Op::kSuppress, graph::SuppressAttrs{rule.most, shortest_decimal(rule.most_overlap)},
                            {ordered, c.emit_reshape(valid, {batches * classes, count})});
   if (!stay) return c.finish(stay);
   const int64_t room = batches * classes * std::min(rule.most, count);
@@ -118,9 +118,9 @@ Result<void> suppress_at_run_time(NodeContext& c, const Suppression& rule) {
   const Made kind = c.binary(BinaryFn::kMod, c.arithmetic(Op::kDiv, found.places, number(count)), number(classes));
   const Made box = c.emit(Op::kGather, graph::AxisAttrs{0},
                           {c.emit_reshape(fixed_order, {batches * classes * count}), found.places});
-  TCC_TRY(const ValueId rows, c.emit(Op::kConcat, graph::AxisAttrs{1},
-                                     {c.emit_reshape(batch, {room, 1}), c.emit_reshape(kind, {room, 1}),
-                                      c.emit_reshape(box, {room, 1})}));
+  TCC_TRY(const ValueId rows,
+          c.emit(Op::kConcat, graph::AxisAttrs{1},
+                 {c.emit_reshape(batch, {room, 1}), c.emit_reshape(kind, {room, 1}), c.emit_reshape(box, {room, 1})}));
   c.set_counts(rows, {found.count, graph::kNone});
   return c.finish(rows);
 }

@@ -1,5 +1,5 @@
-// Plans with dimensions whose sizes the shapes of the inputs say, and with counts, which the steps compute: which bucket
-// serves them, and copies between the caller's tensors and those of the bucket.
+// Plans with dimensions whose sizes the shapes of the inputs say, and with counts, which the steps compute: which
+// bucket serves them, and copies between the caller's tensors and those of the bucket.
 //
 // A bucket's tensor has the extents of its bounds. The elements that count are those whose coordinates, factor by
 // factor, are below the actual extents; kernels mask the others. A tensor of the caller's whose extents are the bounds

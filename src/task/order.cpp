@@ -1,6 +1,6 @@
-// Loops of TopK, of ArgMax and ArgMin, and of Find and Suppress. TopK: the rank of an element is the number of those before it, and the
-// element of rank r is the r-th. Both are reductions over a row, so that work grows with the square of a row's length
-// and every element is independent.
+// Loops of TopK, of ArgMax and ArgMin, and of Find and Suppress. TopK: the rank of an element is the number of those
+// before it, and the element of rank r is the r-th. Both are reductions over a row, so that work grows with the square
+// of a row's length and every element is independent.
 #include "nest.h"
 #include "scalar_functions.h"
 
@@ -117,8 +117,8 @@ void GroupNest::plan_find(const graph::Node& node) {
     const Expr extent = b().integer(x.shape[0]), at = b().var(iter);
     const Expr so_far = b().load(*found.buffer, std::array<Expr, 1>{zero});
     const Expr hit = b().load(*x.buffer, std::array<Expr, 1>{at});
-    const Stmt put = b().store(out.buffer->id, std::array<Expr, 1>{so_far}, at,
-                               b().logical_and(hit, b().lt(so_far, room)));
+    const Stmt put =
+        b().store(out.buffer->id, std::array<Expr, 1>{so_far}, at, b().logical_and(hit, b().lt(so_far, room)));
     const Stmt count =
         b().store(found.buffer->id, std::array<Expr, 1>{zero}, b().add(so_far, b().select(hit, one, zero)));
     const std::array<Iter, 1> iters{Iter{iter, IterKind::kCarried, extent, b().var(loop)}};
@@ -127,8 +127,8 @@ void GroupNest::plan_find(const graph::Node& node) {
   });
 }
 
-// A box that stays hides those behind it that it overlaps. Rows are independent, and only boxes that stay look at others:
-// work grows with their number times the length of a row.
+// A box that stays hides those behind it that it overlaps. Rows are independent, and only boxes that stay look at
+// others: work grows with their number times the length of a row.
 void GroupNest::plan_suppress(const graph::Node& node) {
   add_stage("suppress", node, false, [this, &node](const std::string& name, const Tensor& out) {
     const auto& a = node.as<graph::SuppressAttrs>();
@@ -158,12 +158,12 @@ void GroupNest::plan_suppress(const graph::Node& node) {
                                           b().lt(b().real(a.most_overlap), share));
     const std::array<Expr, 2> own{row, i}, other{row, j};
     const Expr number = b().load(*kept.buffer, std::array<Expr, 1>{row});
-    const Expr stays = b().logical_and(
-        b().logical_and(b().load(*counts.buffer, own), b().logical_not(b().load(*hidden.buffer, own))),
-        b().lt(number, b().integer(a.most)));
-    const Stmt hide = b().store(
-        hidden.buffer->id, other,
-        b().logical_or(b().load(*hidden.buffer, other), b().logical_and(b().lt(i, j), overlaps)));
+    const Expr stays =
+        b().logical_and(b().logical_and(b().load(*counts.buffer, own), b().logical_not(b().load(*hidden.buffer, own))),
+                        b().lt(number, b().integer(a.most)));
+    const Stmt hide =
+        b().store(hidden.buffer->id, other,
+                  b().logical_or(b().load(*hidden.buffer, other), b().logical_and(b().lt(i, j), overlaps)));
     const Stmt count = b().store(kept.buffer->id, std::array<Expr, 1>{row}, b().add(number, b().integer(1)));
     const Stmt keep = b().store(out.buffer->id, own, stays);
     const Stmt then = b().if_then(b().load(*out.buffer, own),

@@ -8,7 +8,7 @@
 #include "tcc/onnx/writer.h"
 #include "tcc/package/loaded_model.h"
 #include "tcc/support/files.h"
-#include "tcc/support/random.h"
+#include "tcc/support/rng.h"
 
 using namespace tcc;
 using namespace tcc::driver;
@@ -18,16 +18,16 @@ namespace {
 using Ints = std::vector<int64_t>;
 using Doubles = std::vector<double>;
 
-struct Built {
+struct CountedLibrary {
   std::unique_ptr<TemporaryDirectory> folder;
   std::shared_ptr<package::LoadedModel> library;
   std::unique_ptr<package::ModelContext> context;
 };
 
-Result<BuildReport> build_in(const std::string& folder, const std::string& bytes, const ModelSource& given = {}) {
+Result<BuildReport> build_counted_in(const std::string& folder, const std::string& bytes) {
   const std::string file = folder + "/counts.onnx";
   REQUIRE(write_file(file, bytes).has_value());
-  ModelSource source = given;
+  ModelSource source;
   source.model = file;
   auto model = load_model(source);
   if (!model) FAIL(model.error().message);
@@ -37,11 +37,11 @@ Result<BuildReport> build_in(const std::string& folder, const std::string& bytes
   return build_model(*model, options);
 }
 
-Built build(const std::string& bytes) {
+CountedLibrary build_counted(const std::string& bytes) {
   auto folder = TemporaryDirectory::create("tcc-counts-test-");
   REQUIRE(folder.has_value());
-  Built built{std::move(*folder), nullptr, nullptr};
-  auto report = build_in(built.folder->path(), bytes);
+  CountedLibrary built{std::move(*folder), nullptr, nullptr};
+  auto report = build_counted_in(built.folder->path(), bytes);
   if (!report) FAIL(report.error().message);
   auto library = package::LoadedModel::open(report->package.library);
   if (!library) FAIL(library.error().message);
@@ -52,12 +52,12 @@ Built build(const std::string& bytes) {
   return built;
 }
 
-struct Output {
+struct CountedOutput {
   graph::Shape shape;
   Doubles data;
 };
 
-std::vector<Output> run(Built& built, const std::vector<std::vector<float>>& inputs) {
+std::vector<CountedOutput> run_counted(CountedLibrary& built, const std::vector<std::vector<float>>& inputs) {
   std::vector<std::vector<std::byte>> memory;
   std::vector<const void*> in;
   std::vector<void*> out;
@@ -67,10 +67,10 @@ std::vector<Output> run(Built& built, const std::vector<std::vector<float>>& inp
   for (auto& bytes : memory) out.push_back(bytes.data());
   auto done = built.context->run(in, out);
   if (!done) FAIL(done.error().message);
-  std::vector<Output> outputs;
+  std::vector<CountedOutput> outputs;
   for (size_t i = 0; i < memory.size(); ++i) {
     const graph::DType dtype = built.library->outputs()[i].dtype;
-    Output output{built.context->output_shape(i), {}};
+    CountedOutput output{built.context->output_shape(i), {}};
     const int64_t count = graph::element_count(output.shape);
     memory[i].resize(static_cast<size_t>(count * graph::dtype_size(dtype)));
     output.data = graph::constant_doubles(graph::make_constant(std::move(memory[i])), dtype, count);
@@ -109,7 +109,7 @@ TEST_CASE("outputs of random shapes have the extents and the elements that the d
     graph::Shape shape;
     for (int64_t axes = 1 + rng.below(4); axes-- > 0;) shape.push_back(1 + rng.below(draw < 8 ? 5 : 17));
     INFO("draw " << draw << ", shape " << graph::shape_text(shape));
-    Built built = build(selecting_model(shape));
+    CountedLibrary built = build_counted(selecting_model(shape));
     const int64_t count = graph::element_count(shape), inner = count / shape[0];
     for (double share : {0.5, 0.0, 1.0, 0.1}) {
       std::vector<float> x;
@@ -118,7 +118,7 @@ TEST_CASE("outputs of random shapes have the extents and the elements that the d
       std::vector<int64_t> found;
       for (int64_t i = 0; i < count; ++i)
         if (x[static_cast<size_t>(i)] > 0) found.push_back(i);
-      const std::vector<Output> outputs = run(built, {x});
+      const std::vector<CountedOutput> outputs = run_counted(built, {x});
       Doubles places, elements, rows;
       int64_t step = count;
       for (int64_t extent : shape) {
@@ -141,7 +141,7 @@ TEST_CASE("outputs of random shapes have the extents and the elements that the d
 }
 
 TEST_CASE("header, metadata and summary say which extents a run computes") {
-  Built built = build(selecting_model({2, 3}));
+  CountedLibrary built = build_counted(selecting_model({2, 3}));
   auto header = read_file(built.folder->path() + "/counts.h");
   REQUIRE(header.has_value());
   CHECK_THAT(*header, Catch::Contains("n0, at most 6") && Catch::Contains("of shape 2 x n0") &&
@@ -156,7 +156,7 @@ TEST_CASE("header, metadata and summary say which extents a run computes") {
 TEST_CASE("verify compares the extents that depend on the data, and the elements before them") {
   auto folder = TemporaryDirectory::create("tcc-counts-test-");
   REQUIRE(folder.has_value());
-  auto report = build_in((*folder)->path(), selecting_model({4, 5}));
+  auto report = build_counted_in((*folder)->path(), selecting_model({4, 5}));
   REQUIRE(report.has_value());
   VerifyOptions options;
   options.ranges["x"] = {-1, 1};

@@ -100,9 +100,9 @@ TEST_CASE("elements behind the counted ones take no part in sums, extremes, mean
   w.initializer("zero", {{1}, Ints{0}});
   w.initializer("most", {{1}, Ints{2}});
   w.node("Neg", {"y"}, {"negative"});
-  const std::map<std::string, Doubles> reduced{{"ReduceSum", {6}},  {"ReduceMean", {2}}, {"ReduceProd", {6}},
-                                               {"ReduceMin", {1}},  {"ReduceL1", {6}},   {"ReduceSumSquare", {14}},
-                                               {"ReduceL2", {std::sqrt(14)}}};
+  const std::map<std::string, Doubles> reduced{
+      {"ReduceSum", {6}}, {"ReduceMean", {2}},       {"ReduceProd", {6}},          {"ReduceMin", {1}},
+      {"ReduceL1", {6}},  {"ReduceSumSquare", {14}}, {"ReduceL2", {std::sqrt(14)}}};
   for (const auto& [op, value] : reduced) w.output(w.node(op, {"y"}, {op}, {{"keepdims", int64_t{0}}}));
   w.output(w.node("ReduceMax", {"negative"}, {"max"}));
   w.output(w.node("ArgMax", {"negative"}, {"arg"}, {{"axis", int64_t{0}}}), kI64);
@@ -230,8 +230,7 @@ TEST_CASE("branches of different extents make a count") {
   Selected w({6});
   w.node("ReduceSum", {"x"}, {"sum"}, {{"keepdims", int64_t{0}}});
   w.node("Less", {"sum", "limit"}, {"negative"});
-  w.node("If", {"negative"}, {"z"},
-         {{"then_branch", body("Neg", {"y"})}, {"else_branch", body("Concat", {"x", "y"})}});
+  w.node("If", {"negative"}, {"z"}, {{"then_branch", body("Neg", {"y"})}, {"else_branch", body("Concat", {"x", "y"})}});
   w.output("z");
   const std::string bytes = w.finish();
   CHECK(run_counted(bytes, {{1, -9, 2, 0, 0, 0}})[0].data == Doubles{-1, -2});

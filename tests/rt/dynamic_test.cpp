@@ -182,3 +182,110 @@ TEST_CASE("damaged descriptions of dimensions are refused") {
   refused([](Model& m) { m.plan.info.workspace_bytes = 64; });
   refused([](Model& m) { m.out[1].appends_to = 1; });
 }
+
+// --- counts: extents that the steps compute ----------------------------------------------------------------------
+
+namespace {
+
+constexpr int64_t kRoom = 4;
+
+// x [4]. first [n] and both [2, n]: the elements above 0, and their negatives below them. n is output number 2.
+void pick(void* const* buffers, int64_t, int64_t) {
+  const auto* x = static_cast<const float*>(buffers[0]);
+  auto *first = static_cast<float*>(buffers[1]), *both = static_cast<float*>(buffers[2]);
+  auto* count = static_cast<int64_t*>(buffers[3]);
+  int64_t n = 0;
+  for (int64_t i = 0; i < kRoom; ++i) {
+    if (!(x[i] > 0)) continue;
+    first[n] = both[n] = x[i];
+    both[kRoom + n] = -x[i];
+    ++n;
+  }
+  *count = x[0] == 99 ? kRoom + 1 : n;
+}
+
+struct Picking {
+  tcc_rt_launch launch{pick, 1};
+  tcc_rt_kernel kernel{&launch, 1, 4};
+  tcc_rt_arg args[4] = {
+      {TCC_RT_ARG_INPUT, 0, 0}, {TCC_RT_ARG_OUTPUT, 0, 0}, {TCC_RT_ARG_OUTPUT, 1, 0}, {TCC_RT_ARG_OUTPUT, 2, 0}};
+  tcc_rt_step step{&kernel, args};
+  int64_t line[1] = {kRoom}, two[2] = {2, kRoom};
+  tcc_tensor_info input{"x", line, kRoom * 4, {TCC_DTYPE_FLOAT, 32, 1}, 1, 0, 0};
+  tcc_tensor_info outputs[2] = {{"first", line, kRoom * 4, {TCC_DTYPE_FLOAT, 32, 1}, 1, 0, 0},
+                                {"both", two, 2 * kRoom * 4, {TCC_DTYPE_FLOAT, 32, 1}, 2, 0, 0}};
+  tcc_rt_factor fixed[1] = {{-1, 0, 0, kRoom}}, counted[1] = {{0, 0, 1, 0}};
+  tcc_rt_factor rows[2] = {{-1, 0, 0, 2}, {0, 1, 1, 0}};
+  tcc_rt_dynamic_tensor in{fixed, 1, -1, 0, 0};
+  tcc_rt_dynamic_tensor out[2] = {{counted, 1, -1, 0, 0}, {rows, 2, -1, 0, 0}};
+  int64_t most[1] = {kRoom};
+  tcc_rt_bucket bucket{most, 0, 1};
+  tcc_rt_dynamic dynamic{&in, out, &bucket, 1, 1, 0};
+  tcc_rt_plan plan{TCC_RT_VERSION, 1, &step, nullptr, "{}", 2, 7, 0.0, {}};
+  Picking() {
+    plan.info = {sizeof(tcc_model_info), 0, "m", &input, outputs, 1, 2, 4 * 64, 64, 0, 0, TCC_DEVICE_CPU, 0, nullptr};
+    plan.dynamic = &dynamic;
+  }
+  Picking(const Picking&) = delete;
+};
+
+struct Picked {
+  tcc_status status = TCC_OK;
+  std::vector<int64_t> first_shape, both_shape;
+  std::vector<float> first, both;
+};
+
+Picked picked(tcc_context* context, std::vector<float> x, int64_t room = kRoom) {
+  Picked result{TCC_OK, {room}, {2, room}, std::vector<float>(kRoom, 7), std::vector<float>(2 * kRoom, 7)};
+  int64_t shape[1] = {kRoom};
+  const tcc_dltensor input{x.data(), {TCC_DEVICE_CPU, 0}, 1, {TCC_DTYPE_FLOAT, 32, 1}, shape, nullptr, 0};
+  const tcc_dltensor outputs[2] = {
+      {result.first.data(), {TCC_DEVICE_CPU, 0}, 1, {TCC_DTYPE_FLOAT, 32, 1}, result.first_shape.data(), nullptr, 0},
+      {result.both.data(), {TCC_DEVICE_CPU, 0}, 2, {TCC_DTYPE_FLOAT, 32, 1}, result.both_shape.data(), nullptr, 0}};
+  result.status = tcc_rt_run_plan(context, &input, 1, outputs, 2, nullptr, 0, nullptr);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a run writes the extents that it computes, and rows lie side by side") {
+  Picking model;
+  tcc_context* context = nullptr;
+  REQUIRE(tcc_rt_context_create(&model.plan, nullptr, &context) == TCC_OK);
+  for (const auto& [x, expected] : std::vector<std::pair<std::vector<float>, std::vector<float>>>{
+           {{1, -1, 2, 0}, {1, 2}}, {{1, 2, 3, 4}, {1, 2, 3, 4}}, {{0, 0, 0, 0}, {}}, {{-1, 0, 0, 5}, {5}}}) {
+    Picked got = picked(context, x);
+    REQUIRE(got.status == TCC_OK);
+    const auto count = static_cast<int64_t>(expected.size());
+    CHECK(got.first_shape == std::vector<int64_t>{count});
+    CHECK(got.both_shape == std::vector<int64_t>{2, count});
+    for (size_t i = 0; i < expected.size(); ++i) {
+      CHECK(got.first[i] == expected[i]);
+      CHECK(got.both[i] == expected[i]);
+      CHECK(got.both[expected.size() + i] == -expected[i]);
+    }
+    for (size_t i = 2 * expected.size(); i < got.both.size(); ++i) CHECK(got.both[i] == 7);
+  }
+  // Room for fewer elements than there may be, and a step that computes more than there may be.
+  CHECK(picked(context, {1, 2, 3, 4}, kRoom - 1).status == TCC_ERROR_TENSOR);
+  CHECK(picked(context, {99, 2, 3, 4}).status == TCC_ERROR_INTERNAL);
+  CHECK(std::string(tcc_rt_last_error()).find("count 0 is 5") != std::string::npos);
+  // Before a run an extent is the greatest that there may be.
+  int64_t shape[2] = {0, 0}, extents[1] = {kRoom};
+  const tcc_dltensor input{nullptr, {TCC_DEVICE_CPU, 0}, 1, {TCC_DTYPE_FLOAT, 32, 1}, extents, nullptr, 0};
+  REQUIRE(tcc_rt_output_shape(&model.plan, &input, 1, 1, shape) == TCC_OK);
+  CHECK(shape[0] == 2);
+  CHECK(shape[1] == kRoom);
+  CHECK(tcc_rt_self_test(context) == TCC_OK);
+  tcc_rt_context_destroy(context);
+}
+
+TEST_CASE("a plan whose inputs depend on its counts is refused") {
+  Picking model;
+  model.in = {model.counted, 1, -1, 0, 0};
+  tcc_context* context = nullptr;
+  CHECK(tcc_rt_context_create(&model.plan, nullptr, &context) == TCC_ERROR_INTERNAL);
+  Picking more;
+  more.rows[1].symbol = 1;
+  CHECK(tcc_rt_context_create(&more.plan, nullptr, &context) == TCC_ERROR_INTERNAL);
+}

@@ -154,8 +154,8 @@ struct ArgAttrs {
   bool greatest = true, last = false;
 };
 
-// Positions (i64) of the elements that are true, in order. Input: bools of one axis. `extent`: how many positions there is
-// room for; those behind the last true element are 0.
+// Positions (i64) of the elements that are true, in order. Input: bools of one axis. `extent`: how many positions there
+// is room for; those behind the last true element are 0.
 struct FindAttrs {
   int64_t extent = 0;
 };
@@ -170,8 +170,7 @@ struct SuppressAttrs {
 using Attributes = std::variant<NoAttrs, ConvAttrs, PoolAttrs, MatMulAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs,
                                 LrnAttrs, ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs,
                                 UnaryAttrs, BinaryAttrs, CastAttrs, SliceAttrs, GatherNdAttrs, LayerNormAttrs,
-                                ResampleAttrs, ScanAttrs, ScatterAttrs, TopKAttrs, ArgAttrs, FindAttrs,
-                                SuppressAttrs>;
+                                ResampleAttrs, ScanAttrs, ScatterAttrs, TopKAttrs, ArgAttrs, FindAttrs, SuppressAttrs>;
 
 // --- operators ---------------------------------------------------------------------------------------------------
 
@@ -344,10 +343,10 @@ struct Graph {
   // Behind the model's outputs there are `counts` more, i64 scalars: the extents of these axes.
   std::vector<CountedAxis> counted_axes;
   int32_t counts = 0;
-  std::vector<Value> values;              // by ValueId; passes may leave unused ones behind
-  std::vector<Node> nodes;                // by NodeId
-  std::vector<NodeId> order;              // the live nodes, topologically sorted
-  std::vector<SourceNode> sources;        // of the model's file; empty where the graph is from no file
+  std::vector<Value> values;        // by ValueId; passes may leave unused ones behind
+  std::vector<Node> nodes;          // by NodeId
+  std::vector<NodeId> order;        // the live nodes, topologically sorted
+  std::vector<SourceNode> sources;  // of the model's file; empty where the graph is from no file
   // Kernels may take every float to be a number: what they make of NaN is open. References keep the rules of ONNX.
   bool fast_math = false;
 

@@ -41,8 +41,9 @@ struct ArchitectureCode {
   std::vector<TaskCode> codes;  // one per task
 };
 
-// Of a model with dimensions of several sizes, or with outputs whose extents it computes. The graph, its groups and tasks are those of all buckets, one behind the
-// other, each at the largest sizes that it serves; the last one serves all.
+// Of a model with dimensions of several sizes, or with outputs whose extents it computes. The graph, its groups and
+// tasks are those of all buckets, one behind the other, each at the largest sizes that it serves; the last one serves
+// all.
 struct DynamicPlan {
   struct Bucket {
     std::vector<int64_t> bounds;  // one a dimension, then the greatest value of each count
@@ -52,8 +53,8 @@ struct DynamicPlan {
   // Of the model's. Symbols from the number of dimensions on are counts: extents that a run computes.
   std::vector<graph::SymbolicShape> inputs, outputs;
   int32_t counts = 0;
-  std::vector<int32_t> appends_to, append_axis;       // by output, as in graph::BoundGraph
-  std::vector<Bucket> buckets;                        // in the order in which they are tried
+  std::vector<int32_t> appends_to, append_axis;  // by output, as in graph::BoundGraph
+  std::vector<Bucket> buckets;                   // in the order in which they are tried
   // What the graph's inputs and outputs are: the model's, by number; from the number of its inputs on, the size of a
   // dimension; from the number of its outputs on, a count.
   std::vector<int32_t> input_numbers, output_numbers;

@@ -147,8 +147,8 @@ typedef struct tcc_rt_bucket {
 } tcc_rt_bucket;
 
 // The dimensions are info.dims. Steps read the actual size of dimension d, an int64_t, as input number
-// info.num_inputs + d, and write count c, an int64_t, as output number info.num_outputs + c. Buckets are in the order in
-// which they are tried.
+// info.num_inputs + d, and write count c, an int64_t, as output number info.num_outputs + c. Buckets are in the order
+// in which they are tried.
 typedef struct tcc_rt_dynamic {
   const tcc_rt_dynamic_tensor *inputs, *outputs;
   const tcc_rt_bucket* buckets;
