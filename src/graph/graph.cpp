@@ -122,7 +122,7 @@ void verify_graph(const Graph& graph) {
   TCC_CHECK(graph.counts >= 0 && static_cast<size_t>(graph.counts) <= graph.outputs.size());
   for (size_t i = graph.model_outputs(); i < graph.outputs.size(); ++i)
     TCC_CHECK(graph.value(graph.outputs[i]).dtype == DType::kI64 && graph.value(graph.outputs[i]).shape.empty(),
-              "count %{} is no scalar", graph.outputs[i]);
+              "count %{} is not an i64 scalar", graph.outputs[i]);
   for (const CountedAxis& a : graph.counted_axes)
     TCC_CHECK(a.count < graph.counts && static_cast<size_t>(a.output) < graph.model_outputs() &&
                   static_cast<size_t>(a.axis) < graph.value(graph.outputs[static_cast<size_t>(a.output)]).shape.size(),

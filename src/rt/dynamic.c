@@ -346,7 +346,7 @@ static tcc_status check_memory(const run_state* run, const tcc_rt_call* call, co
   return TCC_OK;
 }
 
-// Do the elements that count lie side by side in the bucket's tensor, whatever the counts are?
+// Are the elements that count side by side in the bucket's tensor, whatever the counts are?
 static bool counts_outermost(const tcc_rt_dynamic_tensor* tensor, uint32_t num_dims, const int64_t* sizes) {
   int64_t outside = 1;
   for (uint32_t f = 0; f < tensor->num_factors; ++f) {

@@ -248,7 +248,7 @@ Picked picked(tcc_context* context, std::vector<float> x, int64_t room = kRoom) 
 
 }  // namespace
 
-TEST_CASE("a run writes the extents that it computes, and rows lie side by side") {
+TEST_CASE("a run writes the extents that it computes, and rows are side by side") {
   Picking model;
   tcc_context* context = nullptr;
   REQUIRE(tcc_rt_context_create(&model.plan, nullptr, &context) == TCC_OK);

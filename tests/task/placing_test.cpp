@@ -152,7 +152,7 @@ TEST_CASE("positions of true elements: as many as there is room for, zeros behin
   CHECK(found(300, many) == places);
 }
 
-TEST_CASE("boxes stay that hide no better one: rows are independent, and at most so many of a row") {
+TEST_CASE("boxes stay that hide no better one: rows are independent, and a row keeps a number of them at most") {
   auto kept = [](int64_t most, double overlap, const Doubles& counts) {
     Model m;
     // Two boxes of which a third is common, one apart, one equal to the first; then the same, the first two exchanged.
