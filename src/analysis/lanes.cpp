@@ -70,6 +70,28 @@ Expr separate_lanes(ir::Builder& b, Expr e, const LaneRange& range) {
   return b.add(b.floor_mod(base, q->b), b.sum(rest, part.with));
 }
 
+// (c x + k v) div c, or mod c, where v is the vector variable: each lane's part is a number, beside x for quotients.
+bool add_quotient(ir::Builder& b, const ir::Term& t, const LaneRange& range, std::vector<ir::Term>& uniform,
+                  std::vector<int64_t>& offsets) {
+  const bool quotient = t.atom->kind == ExprKind::kFloorDiv;
+  const ir::Binary* q = quotient || t.atom->kind == ExprKind::kFloorMod ? ir::as<ir::Binary>(t.atom) : nullptr;
+  if (q == nullptr || !ir::is_int(q->b) || ir::int_value(q->b) <= 0 || mentions(q->b, range.id)) return false;
+  const int64_t c = ir::int_value(q->b);
+  const LinearPart part = linear_part(q->a, range);
+  const auto whole = [&](const ir::Term& x) { return x.coefficient % c == 0; };
+  if (!part.ok || !std::all_of(part.without.begin(), part.without.end(), whole)) return false;
+  for (int64_t l = 0; l < range.lanes; ++l) {
+    const int64_t lane = std::min(range.base + l, range.extent - 1);  // as below
+    int64_t value = part.constant;
+    for (const ir::Term& x : part.with) value += x.coefficient * lane;
+    const int64_t rest = floor_mod_int(value, c);
+    offsets[static_cast<size_t>(l)] += t.coefficient * (quotient ? (value - rest) / c : rest);
+  }
+  if (quotient)
+    for (const ir::Term& x : part.without) uniform.push_back({t.coefficient * (x.coefficient / c), x.atom});
+  return true;
+}
+
 }  // namespace
 
 std::optional<LaneSplit> split_lanes(ir::Builder& b, Expr e, const LaneRange& range) {
@@ -88,6 +110,7 @@ std::optional<LaneSplit> split_lanes(ir::Builder& b, Expr e, const LaneRange& ra
       for (int64_t l = 0; l < range.lanes; ++l) split.offsets[l] += t.coefficient * (range.base + l);
       return true;
     }
+    if (add_quotient(b, t, range, uniform, split.offsets)) return true;
     for (int64_t l = 0; l < range.lanes; ++l) {
       ir::Substitution lane;
       // Lanes beyond the loop's end are masked off; they repeat the last one so that addresses stay plain.

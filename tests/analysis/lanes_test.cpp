@@ -151,3 +151,29 @@ TEST_CASE("loops that were fused and split in other places walk through memory a
 }
 )") == "(a // 377)*635440 + (a % 377)*1456 + b*16 + c + 86528");
 }
+
+TEST_CASE("lanes that a quotient or remainder tells apart differ by numbers") {
+  testing::Space space({5, 48});
+  ir::Builder& b = space.b;
+  for (int64_t step : {2, 3, 4, 16})
+    for (int64_t begin : {0, 1, 5, -7})
+      for (bool remainder : {false, true}) {
+        // 48 lanes from 48 x + begin on.
+        const ir::Expr place = b.offset(b.add(b.scale(space.var(0), 48), space.var(1)), begin);
+        const ir::Expr index = remainder ? b.floor_mod(place, b.integer(step)) : b.floor_div(place, b.integer(step));
+        for (int64_t base : {0, 16, 32}) {
+          CAPTURE(step, begin, remainder, base);
+          const auto split = analysis::split_lanes(b, b.scale(index, 3), {1, base, 16, 48});
+          REQUIRE(split);
+          for (int64_t x = 0; x < 5; ++x)
+            for (int64_t l = 0; l < 16; ++l) {
+              const int64_t offset = split->offsets.empty() ? 0 : split->offsets[static_cast<size_t>(l)];
+              REQUIRE(testing::evaluate(split->uniform, {x, 0}) + offset ==
+                      3 * testing::evaluate(index, {x, base + l}));
+            }
+        }
+      }
+  // The quotient of something else than whole steps differs from place to place.
+  const ir::Expr odd = b.add(b.scale(space.var(0), 47), space.var(1));
+  CHECK_FALSE(analysis::split_lanes(b, b.floor_div(odd, b.integer(2)), {1, 0, 16, 48}));
+}
