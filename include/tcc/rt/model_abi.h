@@ -174,11 +174,12 @@ typedef struct tcc_model_api {
   //
   // An output whose number of elements depends on the data has the room that info() says, too. run() writes its actual
   // extents into `shape`, which is memory of the caller's own, not info()'s; its data is row-major by these, and what
-  // is behind them is undefined. Set `shape` to the room again before the next run(). CUDA models: tensors and
-  // workspace are memory of the context's device (TCC_DEVICE_CUDA or TCC_DEVICE_CUDA_MANAGED); stream is a CUstream or
-  // cudaStream_t of its CUDA context, NULL the default stream. Returns when all is enqueued, except with tensors in
-  // host memory, see TCC_CREATE_HOST_TENSORS. What goes wrong on the device later is reported by whatever waits for the
-  // stream.
+  // is behind them is undefined. Set `shape` to the room again before the next run().
+  //
+  // CUDA models: tensors and workspace are memory of the context's device (TCC_DEVICE_CUDA or TCC_DEVICE_CUDA_MANAGED);
+  // stream is a CUstream or cudaStream_t of its CUDA context, NULL the default stream. Returns when all is enqueued,
+  // except with tensors in host memory, see TCC_CREATE_HOST_TENSORS. What goes wrong on the device later is reported by
+  // whatever waits for the stream.
   tcc_status (*run)(tcc_context* context, const tcc_dltensor* inputs, uint32_t num_inputs, const tcc_dltensor* outputs,
                     uint32_t num_outputs, void* workspace, uint64_t workspace_bytes, void* stream);
 
