@@ -123,7 +123,7 @@ TEST_CASE("tiled gemm with register accumulators and masked tails", "[codegen]")
     }
 }
 
-TEST_CASE("a register tile whose rows are no whole vectors is computed whole", "[codegen]") {
+TEST_CASE("a register tile whose rows do not fill vectors is computed whole", "[codegen]") {
   HostOptions options;
   options.want_ir = true;
   for (const target::Target& target : runnable_targets())

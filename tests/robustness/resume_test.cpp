@@ -107,7 +107,9 @@ std::string log_of(const std::vector<record::Record>& records) {
   return log;
 }
 
-int64_t ticks_of(const std::string& path) { return static_cast<int64_t>(cli_test::slurp(path + ".ticks").size()); }
+int64_t ticks_of(const std::string& path) {
+  return static_cast<int64_t>(cli_test::slurp(path + ".ticks").size());
+}
 
 // Waits until the run has ticked `ticks` times, or has ended. Moments are counted in steps of the run: in seconds, a
 // machine that becomes faster after the first run would be through before it is killed.

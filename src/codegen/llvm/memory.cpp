@@ -461,7 +461,7 @@ void Emitter::store_scalar(BufferSlot& slot, const FlatAddress& at, Val value, V
 }
 
 // Are the lanes that a constant mask switches off in the padding of the row, where nobody reads? A register tile whose
-// rows are no whole vectors is computed whole then.
+// rows do not fill vectors is computed whole then.
 bool Emitter::is_off_in_padding(const BufferSlot& slot, ir::Expr uniform, int64_t offset, int64_t lanes, Value* mask) {
   auto* constant = llvm::dyn_cast<llvm::Constant>(mask);
   if (constant == nullptr || !slot.local || slot.lanes != 1 || slot.strides.empty()) return false;

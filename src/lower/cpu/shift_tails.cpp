@@ -55,7 +55,7 @@ class TailShifter {
     return map && std::none_of(stored.begin(), stored.end(), [&](Id id) { return loads_from(body, id); });
   }
 
-  // nullopt: there is none, or it is of another form, or there are several, or no tile is whole.
+  // nullopt: the loop has no such condition, or several, or one of another form, or no tile is whole.
   std::optional<Tail> tail_of(const Loop& l) const {
     std::optional<Tail> found;
     bool one = true;
