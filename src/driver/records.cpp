@@ -109,22 +109,52 @@ Result<StoreSummary> summarise_store(const record::Store& store) {
   return summary;
 }
 
+namespace {
+
+struct TaskOnMachine {
+  uint64_t task = 0;
+  record::Machine machine;
+  int64_t threads = 0;
+};
+
+std::vector<TaskOnMachine> tasks_of(const std::vector<Record>& records) {
+  std::set<std::tuple<uint64_t, uint64_t, int64_t, std::string>> groups;
+  for (const Record& r : records) groups.insert({r.task, r.target_features, r.threads, r.platform});
+  std::vector<TaskOnMachine> tasks;
+  for (const auto& [task, features, threads, platform] : groups) tasks.push_back({task, {features, platform}, threads});
+  return tasks;
+}
+
+// Winners of paired comparisons stay winners, but where `to` has programs that they were not compared with.
+Result<int64_t> add_with_winners(std::vector<Record> records, const record::Store& from, record::Store& to) {
+  std::vector<std::pair<std::string, std::string>> winners;
+  for (const TaskOnMachine& t : tasks_of(records)) {
+    const std::string key = record::confirmed_best_key(t.task, t.machine, t.threads);
+    TCC_TRY(const std::optional<std::string> winner, from.load_session(key));
+    TCC_TRY(const std::vector<Record> others, to.fastest(t.task, t.machine, t.threads, 1));
+    if (winner && others.empty()) winners.emplace_back(key, *winner);
+  }
+  TCC_TRY(const int64_t added, add_missing(std::move(records), to));
+  for (const auto& [key, winner] : winners) TCC_TRY_VOID(to.save_session(key, winner));
+  return added;
+}
+
+}  // namespace
+
 Result<int64_t> merge_records(const record::Store& from, record::Store& to) {
   TCC_TRY(std::vector<Record> records, from.all());
-  return add_missing(std::move(records), to);
+  return add_with_winners(std::move(records), from, to);
 }
 
 Result<int64_t> prune_records(const record::Store& from, int64_t keep, record::Store& to) {
   TCC_TRY(std::vector<Record> records, from.all());
-  std::set<std::tuple<uint64_t, uint64_t, int64_t, std::string>> groups;
-  for (const Record& r : records) groups.insert({r.task, r.target_features, r.threads, r.platform});
   std::set<int64_t> kept;
-  for (const auto& [task, features, threads, platform] : groups) {
-    TCC_TRY(std::vector<Record> best, from.fastest(task, {features, platform}, threads, keep));
+  for (const TaskOnMachine& t : tasks_of(records)) {
+    TCC_TRY(std::vector<Record> best, from.fastest(t.task, t.machine, t.threads, keep));
     for (const Record& r : best) kept.insert(r.id);
   }
   std::erase_if(records, [&](const Record& r) { return !kept.contains(r.id); });
-  return add_missing(std::move(records), to);
+  return add_with_winners(std::move(records), from, to);
 }
 
 Result<Record> find_record(const record::Store& store, int64_t id) {

@@ -90,7 +90,7 @@ TEST_CASE("digits of fused and split loops of any extents are one place without 
     add_digits(space, indices, inner(fused_again ? b.floor_mod(space.var(0), b.integer(first)) : space.var(0)), low);
     shape.insert(shape.end(), low.begin(), low.end());
 
-    ir::Buffer buffer;
+    ir::Buffer buffer{};
     std::vector<ir::Expr> extents;
     for (int64_t n : shape) extents.push_back(b.integer(n));
     buffer.shape = extents;
