@@ -380,20 +380,24 @@ Result<void> non_zero_at_run_time(NodeContext& c) {
   return c.finish(places);
 }
 
-Result<void> compress_at_run_time(NodeContext& c) {
-  Made x = c.input(0);
-  int64_t axis = 0;
-  if (c.has_attribute("axis")) {
-    TCC_TRY(axis, c.get_axis(0, c.rank(0)));
-  } else {
-    x = c.emit_reshape(x, {c.input_value(0).elements()});
+// What Compress chooses from, and along which axis: without that attribute of all elements in a row.
+Result<std::pair<ValueId, int64_t>> axis_to_compress(NodeContext& c) {
+  if (!c.has_attribute("axis")) {
+    TCC_TRY(const ValueId row, c.emit_reshape(c.input(0), {c.input_value(0).elements()}));
+    return std::pair(row, int64_t{0});
   }
-  if (!x) return c.finish(x);
+  TCC_TRY(const int64_t axis, c.get_axis(0, c.rank(0)));
+  return std::pair(c.input(0), axis);
+}
+
+Result<void> compress_at_run_time(NodeContext& c) {
+  TCC_TRY(const auto along, axis_to_compress(c));
+  const auto [x, axis] = along;
   if (c.input_value(1).dtype != DType::kBool || c.rank(1) != 1)
     return input_error("the condition must be bools of one dimension, not {} {}",
                        graph::dtype_name(c.input_value(1).dtype), graph::shape_text(c.input_value(1).shape));
   const auto at = static_cast<size_t>(axis);
-  const int64_t extent = c.value(*x).shape[at];
+  const int64_t extent = c.value(x).shape[at];
   Made condition = c.input(1);
   if (c.input_value(1).shape[0] > extent) condition = c.slice(condition, 0, 0, extent);
   TCC_TRY(const ValueId mask, condition);
@@ -435,15 +439,9 @@ Result<void> import_compress(NodeContext& c) {
     return input_error("the condition must have one dimension, not shape {}", graph::shape_text(condition->shape));
   const std::vector<double> keeps =
       graph::constant_doubles(*condition->constant, condition->dtype, condition->elements());
-  Made x = c.input(0);
-  int64_t axis = 0;
-  if (c.has_attribute("axis")) {
-    TCC_TRY(axis, c.get_axis(0, c.rank(0)));
-  } else {
-    x = c.emit_reshape(x, {c.input_value(0).elements()});
-  }
-  if (!x) return c.finish(x);
-  const int64_t extent = c.value(*x).shape[static_cast<size_t>(axis)];
+  TCC_TRY(const auto along, axis_to_compress(c));
+  const auto [x, axis] = along;
+  const int64_t extent = c.value(x).shape[static_cast<size_t>(axis)];
   std::vector<int64_t> kept;
   for (size_t i = 0; i < keeps.size(); ++i)
     if (keeps[i] != 0) kept.push_back(static_cast<int64_t>(i));
