@@ -30,6 +30,9 @@ void remove_dead_nodes(Graph& graph);
 // LayerNorm and Gelu written out in smaller operators become one node each, where nothing else reads the parts.
 void fuse_patterns(Graph& graph);
 
+// Gathers whose indices are known runs become slices (index_runs.cpp).
+void slice_gathers(Graph& graph);
+
 // transpose_weights of weights of i8.
 int64_t transpose_byte_weights(Graph& graph);
 

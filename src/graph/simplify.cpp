@@ -327,6 +327,7 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
   eliminate(graph);
   quantize_products(graph, {options.layouts ? kByteGroup : 1, options.signed_bytes});
   TCC_TRY_VOID(fold_constants(graph, evaluator));
+  slice_gathers(graph);
   fuse_patterns(graph);
   flatten_products(graph);
   eliminate(graph);

@@ -43,9 +43,10 @@ bool reads_across(const Block& block) {
   return across;
 }
 
-// May a vector of one index over all axes go through the load as it goes through the result? Not where it reads one
-// number for a run of results, one run again and again, or parts of longer rows, and vectors cross the runs' ends.
-bool keeps_vectors(const Kernel& k, const Block& block, const Load& load, int64_t lanes) {
+// May a vector of one index over all axes go through the access as through one run of memory? Not where it reads one
+// number for a run of results, one run again and again, or touches parts of longer rows, and vectors cross the runs'
+// ends.
+bool keeps_vectors(const Kernel& k, const Block& block, Id buffer, std::span<const Expr> indices, int64_t lanes) {
   const std::vector<Id> loops = schedule::loops_of(k, block.id);
   struct Axis {
     int64_t extent = 0;
@@ -58,9 +59,8 @@ bool keeps_vectors(const Kernel& k, const Block& block, const Load& load, int64_
     const Id iter = block.iters[i].id;
     const int64_t extent = int_value(find_loop(k.root, loops[i])->extent);
     if (extent == 1) continue;
-    const Axis axis{extent,
-                    std::any_of(load.indices.begin(), load.indices.end(), [&](Expr e) { return mentions(e, iter); }),
-                    analysis::flat_stride(k, load.buffer, load.indices, iter)};
+    const Axis axis{extent, std::any_of(indices.begin(), indices.end(), [&](Expr e) { return mentions(e, iter); }),
+                    analysis::flat_stride(k, buffer, indices, iter)};
     if (last &&
         !(axis.stride && last->stride ? *axis.stride == *last->stride * last->extent : axis.moves == last->moves))
       return run % lanes == 0;
@@ -100,8 +100,13 @@ bool keeps_vectors_of_numbers(const Kernel& k, const Block& block, int64_t lanes
 
 bool keeps_all_vectors(const Kernel& k, const Block& block, int64_t lanes) {
   bool plain = !reads_across(block) && keeps_vectors_of_numbers(k, block, lanes);
-  visit_loads(block.body,
-              [&](const Load& load) { plain &= load.predicate == nullptr && keeps_vectors(k, block, load, lanes); });
+  visit_loads(block.body, [&](const Load& load) {
+    plain &= load.predicate == nullptr && keeps_vectors(k, block, load.buffer, load.indices, lanes);
+  });
+  visit(block.body, [&](Stmt s) {
+    if (const Store* store = as<Store>(s)) plain &= keeps_vectors(k, block, store->buffer, store->indices, lanes);
+    return true;
+  });
   return plain;
 }
 

@@ -6,7 +6,10 @@
 //
 // The columns p1 of Q rows are read as rows of P elements (lower's transpose_accesses). Both sides have whole lines of
 // the cache: Q is a register's elements, P at most as many. Rows of the result or of the operand may follow each other:
-// both orders are sketches. Tiles at the end begin earlier and overlap their neighbors, so that all of them are whole.
+// both orders are sketches. Results beyond the second-level cache are made in blocks of some hundred bytes along both
+// axes instead. A block's lines stay in the first caches until all of their elements are used, also where rows are a
+// power of two apart, and its pages in the first TLB. Tiles and blocks at the end begin earlier and overlap their
+// neighbors, so that all of them are whole.
 #include <algorithm>
 #include <bit>
 
@@ -19,14 +22,32 @@ namespace {
 
 constexpr int64_t kMaxRows = 16;  // squares of more rows need more registers than there are
 
-enum class Order { kAlongResult, kAlongOperand };
+constexpr int64_t kBlockBytes = 512;
+constexpr int64_t kFewSets = 2048;  // lines so many bytes apart share two of the 64 sets of a first-level cache
+
+enum class Order { kAlongResult, kAlongOperand, kBlocks };
 
 int64_t floor_power(int64_t n) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n)));
 }
 
-void shift_tail(Schedule& s, LoopRv loop, int64_t extent, int64_t tile) {
-  if (s.ok() && extent % tile != 0) s.annotate(loop, AnnotationKey::kTail, lit(static_cast<int64_t>(TailMode::kShift)));
+// An axis in tiles, or in blocks of tiles.
+struct Tiles {
+  LoopRv outer;          // over blocks, or tiles
+  LoopRv middle, inner;  // over a block's tiles, where it has blocks; over a tile's elements
+  bool blocked = false, uneven = false;
+};
+
+// Blocks have `most` elements, or some fewer: they are alike, so that little of the last one overlaps its neighbor.
+Tiles split_axis(Schedule& s, LoopRv loop, int64_t extent, int64_t tile, int64_t most) {
+  const int64_t tiles = (extent + tile - 1) / tile, wanted = std::max<int64_t>(most / tile, 1);
+  const int64_t blocks = (tiles + wanted - 1) / wanted, of_block = (tiles + blocks - 1) / blocks;
+  Tiles made{{}, {}, {}, blocks > 1, extent % (blocks > 1 ? of_block * tile : tile) != 0};
+  const std::vector<LoopRv> parts =
+      made.blocked ? s.split(loop, {{}, lit(of_block), lit(tile)}) : s.split(loop, {{}, lit(tile)});
+  if (!s.ok()) return made;
+  made.outer = parts[0], made.middle = parts[1], made.inner = parts.back();
+  return made;
 }
 
 bool tile(Schedule& s, const NaiveNest& nest, const Transposed& t, Order order, const target::Target& target) {
@@ -36,34 +57,62 @@ bool tile(Schedule& s, const NaiveNest& nest, const Transposed& t, Order order, 
   const int64_t lanes = std::min(vector_lanes(target, type), floor_power(nest.extents[t.inner]));
   const int64_t rows = std::min({lanes, kMaxRows, floor_power(nest.extents[t.outer])});
   if (rows < analysis::kMinTransposed) return false;
-  const std::vector<LoopRv> inner = s.split(loops[t.inner], {{}, lit(lanes)});
-  const std::vector<LoopRv> outer = s.split(loops[t.outer], {{}, lit(rows)});
-  if (!s.ok()) return false;
-  std::vector<LoopRv> all;
+  const int64_t most = order == Order::kBlocks ? kBlockBytes / type_bytes(type) : int64_t{1} << 48;
+  const Tiles inner = split_axis(s, loops[t.inner], nest.extents[t.inner], lanes, most);
+  const Tiles outer = split_axis(s, loops[t.outer], nest.extents[t.outer], rows, most);
+  if (!s.ok() || (order == Order::kBlocks && !inner.blocked && !outer.blocked)) return false;
+  std::vector<LoopRv> parallel;
   for (size_t i = 0; i < loops.size(); ++i)
-    if (i != t.inner && i != t.outer) all.push_back(loops[i]);
-  const bool along_result = order == Order::kAlongResult;
-  all.push_back(along_result ? outer[0] : inner[0]);
-  const std::vector<LoopRv> parallel = all;
-  all.insert(all.end(), {along_result ? inner[0] : outer[0], outer[1], inner[1]});
+    if (i != t.inner && i != t.outer) parallel.push_back(loops[i]);
+  const bool inner_first = order == Order::kAlongOperand || (order == Order::kBlocks && inner.blocked);
+  const Tiles &first = inner_first ? inner : outer, &second = inner_first ? outer : inner;
+  parallel.push_back(first.outer);
+  std::vector<LoopRv> all = parallel;
+  if (second.blocked) all.push_back(second.outer);
+  // In a block tiles follow each other along the result: its lines are next to each other, and stores past the caches
+  // write longer runs.
+  const bool along_operand = order == Order::kAlongOperand;
+  for (const Tiles* axis : {along_operand ? &inner : &outer, along_operand ? &outer : &inner})
+    if (axis->blocked || axis == &second) all.push_back(axis->blocked ? axis->middle : axis->outer);
+  all.insert(all.end(), {outer.inner, inner.inner});
   s.reorder(all);
-  s.unroll(outer[1]);
-  s.vectorize(inner[1]);
+  s.unroll(outer.inner);
+  s.vectorize(inner.inner);
   LoopRv fused;
   if (!s.ok() || !fuse_parallel(s, parallel, &fused)) return false;
-  shift_tail(s, along_result ? fused : outer[0], nest.extents[t.outer], rows);
-  shift_tail(s, along_result ? inner[0] : fused, nest.extents[t.inner], lanes);
+  const auto shift_tail = [&](LoopRv loop) {
+    s.annotate(loop, AnnotationKey::kTail, lit(static_cast<int64_t>(TailMode::kShift)));
+  };
+  if (first.uneven) shift_tail(fused);
+  if (second.uneven) shift_tail(second.outer);
   stream_large_output(s, fused, target);
   return s.ok();
+}
+
+// Blocks are faster for certain where stores go past the caches in whole lines, and where tiles use parts of lines that
+// are in few sets of a cache: rows of the operand are a large power of two apart.
+bool needs_blocks(const Kernel& k, const NaiveNest& nest, const Transposed& t, const target::Target& target) {
+  const int64_t bytes = type_bytes(k.buffer(nest.store->buffer)->type);
+  const auto cache = static_cast<double>(std::max(target.cpu.l2_bytes, target.cpu.l3_bytes));
+  if (nest.extents[t.inner] * bytes % target.cpu.cache_line_bytes == 0 && output_bytes(k) > cache) return true;
+  return kMaxRows * bytes < target.cpu.cache_line_bytes &&
+         std::any_of(
+             nest.operands.begin(), nest.operands.end(),
+             [&](const analysis::Operand& o) {
+               return o.stride[t.outer] == 1 && o.stride[t.inner].value_or(1) * bytes % kFewSets == 0;
+             });
 }
 
 }  // namespace
 
 Ways transpose_tiling(const Schedule& state, const target::Target& target, const SpaceOptions&) {
   Ways ways;
-  for (Order order : {Order::kAlongResult, Order::kAlongOperand}) {
+  // Below, lines and pages stay where they are until they are read again.
+  const bool large = 2 * output_bytes(state.kernel()) > static_cast<double>(target.cpu.l2_bytes);
+  for (Order order : {Order::kBlocks, Order::kAlongResult, Order::kAlongOperand}) {
+    if (order == Order::kBlocks && !large) continue;
     Schedule tiled = state;
-    bool any = false;
+    bool any = false, enough = false;
     for (const Block* b : collect_blocks(state.kernel().root)) {
       if (has_scheduled_loop(state.kernel(), b->id)) continue;
       const std::optional<NaiveNest> nest = naive_nest(state.kernel(), *b);
@@ -73,11 +122,13 @@ Ways transpose_tiling(const Schedule& state, const target::Target& target, const
       if (tile(trial, *nest, *found, order, target)) {
         tiled = std::move(trial);
         any = true;
+        enough |= order == Order::kBlocks && needs_blocks(state.kernel(), *nest, *found, target);
       } else if (!trial.ok()) {
         ways.rejects.add(trial.reject());
       }
     }
     if (any) ways.states.push_back(std::move(tiled));
+    if (enough) break;
   }
   if (ways.states.empty()) ways.states.push_back(state);
   return ways;

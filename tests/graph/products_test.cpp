@@ -325,3 +325,24 @@ TEST_CASE("a convolution of one tap for each channel is a product by one number 
     CHECK(optimised(g, add(g, Op::kConv, b, {x, weight(g, {6, 1, 1, 1})})) == "Conv");
   }
 }
+
+TEST_CASE("gathers of known runs are slices, and copies of some runs along the last axis", "[graph]") {
+  const auto gathered = [](Shape shape, int64_t axis, Shape of_indices, std::vector<int64_t> indices) {
+    Graph g;
+    const ValueId x = g.add_input("x", DType::kF32, std::move(shape));
+    const ValueId at = g.add_constant("at", DType::kI64, std::move(of_indices), make_constant_i64(indices));
+    return optimised(g, add(g, Op::kGather, AxisAttrs{axis}, {x, at}));
+  };
+  CHECK(gathered({3, 4, 5}, 1, {}, {-1}) == "Slice");
+  CHECK(gathered({3, 4, 5}, 1, {2}, {1, 3}) == "Slice");
+  CHECK(gathered({3, 4, 5}, 0, {3}, {2, 1, 0}) == "Slice");
+  CHECK(gathered({3, 4, 5}, 1, {4}, {0, 1, 2, 3}) == "Identity");
+  CHECK(gathered({3, 9}, 1, {4}, {5, 5, 5, 5}) == "Slice Expand");
+  // Mirrored and repeated ends. The runs share their ends with the whole axis, which needs no slice.
+  CHECK(gathered({3, 5}, 1, {8}, {2, 1, 0, 1, 2, 3, 4, 3}) == "Slice Slice Concat");
+  CHECK(gathered({3, 5}, 1, {9}, {0, 0, 0, 1, 2, 3, 4, 4, 4}) == "Slice Expand Slice Expand Concat");
+  // Rows are chosen by the table, and numbers without order, too.
+  CHECK(gathered({6, 4}, 0, {4}, {0, 1, 3, 4}) == "Gather");
+  CHECK(gathered({3, 9}, 1, {8}, {0, 7, 1, 5, 4, 8, 8, 2}) == "Gather");
+  CHECK(gathered({3, 9}, 1, {2, 2}, {0, 1, 2, 3}) == "Gather");
+}

@@ -83,6 +83,40 @@ TEST_CASE("transposes of any extents are whole squares in registers", "[space]")
   }
 }
 
+TEST_CASE("large transposes are made in blocks, with whole ones at the ends of odd extents", "[space]") {
+  target::Target target = named_target("x86-64-v4");
+  target.cpu.l2_bytes = 4096;
+  using enum graph::DType;
+  struct Case {
+    graph::DType type;
+    graph::Shape shape;
+    int64_t l3_bytes;
+    size_t sketches;  // blocks alone; or along either side, and in blocks where the axes are long enough
+  };
+  for (const Case& c :
+       {Case{kF32, {160, 277}, 1 << 17, 1}, Case{kF32, {150, 277}, 1 << 17, 3}, Case{kF32, {150, 277}, 1 << 20, 3},
+        Case{kU8, {600, 2048}, 1 << 22, 1}, Case{kU8, {600, 1100}, 1 << 22, 3}, Case{kF32, {32, 48}, 1 << 20, 2}}) {
+    target.cpu.l3_bytes = c.l3_bytes;
+    const task::Task t = transpose(c.type, c.shape, {1, 0}, false);
+    INFO(t.workload);
+    const std::vector<double> want = run_kernel(t.kernel);
+    const std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
+    CHECK(traces.size() == c.sketches);
+    for (const schedule::Trace& trace : traces) {
+      INFO(schedule::print_trace(trace));
+      auto arena = std::make_shared<Arena>();
+      std::vector<int64_t> decisions = trace.decisions;
+      ir::Legal<ir::Kernel> k = schedule::replay(trace, decisions, t.kernel, arena, &decisions);
+      REQUIRE(k);
+      ir::Legal<ir::Kernel> lowered = lower::lower(*k, target, ir::Stage::kLowered, arena);
+      REQUIRE(lowered);
+      INFO(ir::print(*lowered));
+      CHECK(squares_and_conditions(*lowered) == std::pair(1, 0));
+      CHECK(run_kernel(*lowered) == want);
+    }
+  }
+}
+
 TEST_CASE("axes that fill no square leave a transpose to vectors of the last axis", "[space]") {
   const target::Target target = named_target("x86-64-v4");
   const task::Task t = transpose(graph::DType::kF32, {3, 40}, {1, 0}, false);
