@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "lower/rename.h"
-#include "lower/split_launches.h"
 #include "tcc/analysis/ranges.h"
 #include "tcc/ir/build.h"
 #include "tcc/ir/edit.h"
@@ -52,7 +51,6 @@ class TailSplitter {
       if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent), extents_[l->id] = l->extent, note_mode(*l);
       return true;
     });
-    if (const Legal<int64_t> stack = largest_stack(kernel)) stack_left_ = kMaxStackBytes - *stack;
   }
 
   Kernel run() { return edit_.finish(process(shrink(drop_certain(edit_.k.root)))); }
@@ -167,7 +165,7 @@ class TailSplitter {
   // The predicates of the body that a test at its start can do away with.
   std::vector<Choice> choose(Stmt body) {
     std::vector<Choice> out;
-    const bool may_copy = copies_ < kMaxTailCopies && copy_fits(body);
+    const bool may_copy = copies_ < kMaxTailCopies;
     for (Expr t : collect_terms(body)) {
       Expr test = may_copy && !is_masked(t) ? test_at(body, t) : nullptr;
       if (test == nullptr || is_int(test, 0)) continue;
@@ -202,7 +200,7 @@ class TailSplitter {
     Terms whole;
     std::vector<Expr> last;
     Expr inside = nullptr;
-    const bool may_copy = copies_ < kMaxTailCopies && copy_fits(l.body);
+    const bool may_copy = copies_ < kMaxTailCopies;
     for (Expr t : collect_terms(l.body)) {
       Expr test = may_copy && !is_masked(t) ? test_at(l.body, t) : nullptr;
       if (test == nullptr || is_int(test)) continue;
@@ -232,8 +230,10 @@ class TailSplitter {
       for (const Choice& other : choices)
         if (equal(other.test, c.test)) same.push_back(other.term);
       Stmt rest = last_tile(body, last);
+      // The tiles that run most have the first choice of the copies.
+      const Stmt inside = process_body(replace_terms(body, same));
       if (rest != nullptr) rest = process_body(rest);
-      return b_.if_then(c.test, process_body(replace_terms(body, same)), rest);
+      return b_.if_then(c.test, inside, rest);
     }
     Terms terms;
     Expr condition = nullptr;
@@ -348,16 +348,10 @@ class TailSplitter {
     return b_.loop(l->id, b_.integer(*limit), body, l->loop_kind, l->axis, l->annotations);
   }
 
-  // The stack has room for another instance of the statement's buffers.
-  bool copy_fits(Stmt s) {
-    const Legal<int64_t> bytes = stack_of(edit_.k, s);
-    return !bytes || *bytes <= stack_left_;
-  }
-
-  // A copy with loops and local buffers of its own.
+  // A copy with loops and local buffers of its own. It runs in place of the statement or after it, so that its buffers
+  // need no further stack (Emitter::alloc).
   Stmt copy(Stmt s) {
     Renaming own;
-    stack_left_ -= stack_of(edit_.k, s).value_or(0);
     visit(s, [&](Stmt c) {
       if (const Loop* l = as<Loop>(c)) {
         own.ids[l->id] = edit_.fresh(l->id);
@@ -383,7 +377,6 @@ class TailSplitter {
   std::map<Id, Expr> extents_;
   std::vector<Id> masked_;  // loops whose predicates stay
   int copies_ = 0;
-  int64_t stack_left_ = kMaxStackBytes;  // bytes
 };
 
 }  // namespace

@@ -60,7 +60,7 @@ Result<void> Emitter::emit(llvm::Function* function, std::span<const ir::Buffer*
   env_.assign(static_cast<size_t>(kernel_.next_id), Binding{});
   slots_.clear();
   addresses_.clear();
-  local_bytes_ = 0;
+  local_bytes_ = live_bytes_ = 0;
   next_tile_ = 0;
   tiles_configured_ = false;
   find_numbers();
@@ -130,7 +130,6 @@ bool Emitter::make_local(const ir::Buffer& buffer) {
   auto* place = b_.CreateAlloca(type, nullptr, "local");
   place->setAlignment(llvm::Align(kStackAlignment));
   slot.pointer = place;
-  local_bytes_ += storage * ir::type_bytes(buffer.type);
   return true;
 }
 
@@ -156,10 +155,23 @@ void Emitter::alloc(const ir::Alloc& s) {
         return;
     }
   }
+  // Buffers whose lives do not overlap share their place on the stack, as those of a tile and of the last, smaller one.
+  const auto mark_lives = [&](bool begin) {
+    for (ir::Id id : s.buffers) {
+      auto* place = llvm::dyn_cast_or_null<llvm::AllocaInst>(slots_[id].local ? slots_[id].pointer : nullptr);
+      if (place == nullptr) continue;
+      const uint64_t bytes = place->getAllocationSize(module_.getDataLayout())->getFixedValue();
+      begin ? b_.CreateLifetimeStart(place, b_.getInt64(bytes)) : b_.CreateLifetimeEnd(place, b_.getInt64(bytes));
+      live_bytes_ += static_cast<int64_t>(begin ? bytes : 0 - bytes);
+    }
+    local_bytes_ = std::max(local_bytes_, live_bytes_);
+  };
+  mark_lives(true);
   llvm::BasicBlock* block = b_.GetInsertBlock();
   llvm::Instruction* after = block->empty() ? nullptr : &block->back();
   stmt(s.body);
   for (ir::Id id : s.buffers) forget_contents(slots_[id], block, after);
+  mark_lives(false);
   next_tile_ = first_tile;
 }
 

@@ -238,7 +238,7 @@ class Emitter {
   LaneRange lane_range_;
   Val mask_;  // lanes (or, in scalar code of a Select arm, executions) that are on; .v == nullptr: all
   int depth_ = 0;
-  int64_t local_bytes_ = 0;
+  int64_t local_bytes_ = 0, live_bytes_ = 0;  // at most at once, and of the allocations around the statement
   std::set<ir::Id> scalar_vector_loops_;
   int64_t next_tile_ = 0;
   bool tiles_configured_ = false, tiles_hoisted_ = false;
