@@ -13,6 +13,7 @@
 #include <array>
 
 #include "space/contraction.h"
+#include "tcc/analysis/lanes.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
 
@@ -21,6 +22,7 @@ namespace {
 
 constexpr int kNoVector = -1;
 constexpr int kSpatialParts = 4, kReduceParts = 2;
+constexpr int64_t kFewApart = 4;      // elements: vectors and shuffles read lanes that are no further apart
 constexpr int64_t kFewDivisors = 16;  // a sum's extent without a divisor up to this is tiled freely
 
 struct Plan {
@@ -44,7 +46,7 @@ int vector_cost(const NaiveNest& nest, size_t i, int64_t lanes, const SpaceOptio
       cost += 20;
     } else if (*o.stride[i] > 1) {
       const bool packable = options.pack_weights && o.constant && o.dim[i] >= 0 && packs_evenly(nest, i, lanes);
-      cost += packable ? 0 : *o.stride[i] <= 4 ? 1 : 10;
+      cost += packable ? 0 : *o.stride[i] <= kFewApart ? 1 : 10;
     }
   }
   if (nest.result.stride[i] != 1) cost += 2;
@@ -73,7 +75,7 @@ struct Tiler {
   int64_t lanes;
 
   struct Tiles {
-    std::vector<LoopRv> unit, unit_reduce, s0, s1, s2, s3, r0, r1, v3;
+    std::vector<LoopRv> unit, unit_reduce, s0, s1, s2, s3, r0, r1, columns, v3;
     std::vector<ExprRv> inner;  // per iterator: its part in S3, invalid for those without
   };
 
@@ -113,7 +115,31 @@ struct Tiler {
     if (is_v || rows) tiles.inner[i] = factors[3];
   }
 
+  // An operand whose rows run along the sum is read across them by the vectors' lanes: registers transpose as many
+  // columns of it as this, where loads of single elements would be several times slower. 0: there is none.
+  int64_t transposed_width(size_t i) const {
+    const auto v = static_cast<size_t>(plan.v);
+    const bool across = plan.v >= 0 && std::any_of(nest.operands.begin(), nest.operands.end(), [&](const auto& o) {
+      return !o.constant && o.stride[i] == 1 && o.stride[v].value_or(0) > kFewApart;
+    });
+    for (int64_t width = lanes; across && width >= analysis::kMinTransposed; width /= 2)
+      if (nest.extents[i] % width == 0) return width;
+    return 0;
+  }
+
   void split_reduce(Schedule& s, size_t i, LoopRv loop, size_t reduce_axes, Tiles& tiles) const {
+    if (const int64_t width = transposed_width(i); width > 0) {
+      const std::vector<LoopRv> whole = s.split(loop, {{}, lit(width)});
+      if (!s.ok()) return;
+      const std::vector<LoopRv> parts =
+          s.split(whole[0], s.sample_perfect_tile(whole[0], kReduceParts, options.max_innermost / width));
+      if (!s.ok()) return;
+      s.unroll(whole[1]);
+      tiles.r0.push_back(parts[0]);
+      tiles.r1.push_back(parts[1]);
+      tiles.columns.push_back(whole[1]);
+      return;
+    }
     // The only axis of a sum may have a prime extent that is too long to be written out.
     bool free = reduce_axes == 1 && best_divisor(nest.extents[i], kFewDivisors) == 1;
     std::vector<ExprRv> factors = free ? s.sample_tile(loop, kReduceParts, kFewDivisors, 1)
@@ -159,7 +185,8 @@ struct Tiler {
       }
     }
     if (!s.ok()) return false;
-    s.reorder(tiles.unit, tiles.s0, tiles.s1, tiles.r0, tiles.s2, tiles.r1, tiles.unit_reduce, tiles.s3, tiles.v3);
+    s.reorder(tiles.unit, tiles.s0, tiles.s1, tiles.r0, tiles.s2, tiles.r1, tiles.unit_reduce, tiles.columns, tiles.s3,
+              tiles.v3);
     if (!s.ok()) return false;
 
     // Step 3. The epilogue goes where a tile of the cache is complete.
