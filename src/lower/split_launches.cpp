@@ -80,11 +80,6 @@ class LaunchSplitter {
     }
     return largest;
   }
-  Legal<int64_t> stack_of(Stmt s) {
-    std::vector<Id> ids;
-    append_allocated(s, ids);
-    return stack_at_most(ids, true);
-  }
 
  private:
   Legal<int64_t> stack_at_most(const std::vector<Id>& ids, bool parallel) {
@@ -125,6 +120,27 @@ class LaunchSplitter {
     return storage_bytes(kernel_, *buffer);
   }
 
+  int64_t placed_bytes(Id id) const {
+    const Buffer* buffer = kernel_.buffer(id);
+    if (buffer->scope == Scope::kAmxTile) return 0;  // registers
+    if (buffer->layout != nullptr) return storage_bytes(kernel_, *buffer).value_or(0);
+    return analysis::local_storage(*buffer).elements * type_bytes(buffer->type);
+  }
+  // Allocs that are not inside of one another share the stack.
+  int64_t stack_at_once(Stmt s) const {
+    int64_t own = 0, inside = 0;
+    if (const Alloc* a = as<Alloc>(s))
+      for (Id id : a->buffers) own += placed_bytes(id);
+    visit_children(s, [&](Stmt c) { inside = std::max(inside, stack_at_once(c)); });
+    return own + inside;
+  }
+  int64_t stack_at_once(const HostLaunch& launch) const {
+    int64_t own = 0, inside = 0;
+    for (Id id : launch.own) own += placed_bytes(id);
+    for (Stmt s : launch.stmts) inside = std::max(inside, stack_at_once(s));
+    return own + inside;
+  }
+
   // Gives the launch its own buffers: on the stack, or in the workspace when it is serial and they are large.
   Legal<Stmt> place_storage(const HostLaunch& launch, std::vector<Id>& workspace) {
     const bool parallel = launch.is_parallel();
@@ -134,8 +150,7 @@ class LaunchSplitter {
       const Buffer* buffer = kernel_.buffer(id);
       if (buffer->scope == Scope::kAmxTile) continue;  // registers
       TCC_TRY(const int64_t bytes, bytes_of(id));
-      const int64_t placed =
-          buffer->layout != nullptr ? bytes : analysis::local_storage(*buffer).elements * type_bytes(buffer->type);
+      const int64_t placed = placed_bytes(id);
       if (!parallel && (bytes > kSmallBytes || stack + placed > kMaxStackBytes)) {
         workspace.push_back(id);
         moved.insert(id);
@@ -144,6 +159,7 @@ class LaunchSplitter {
       stack += placed;
       scopes_[id] = Scope::kLocal;
     }
+    if (parallel) stack = stack_at_once(launch);
     if (stack > kMaxStackBytes)
       return reject(RejectReason::kTooMuchLocal, fmt::format("{} bytes of local buffers in one launch", stack));
     Stmt s = b_.seq(launch.stmts);
@@ -230,10 +246,6 @@ Legal<Kernel> split_launches(const Kernel& kernel, const ArenaPtr& arena) {
 Legal<int64_t> largest_stack(const Kernel& kernel) {
   Arena scratch;
   return LaunchSplitter(kernel, scratch).largest_stack();
-}
-Legal<int64_t> stack_of(const Kernel& kernel, Stmt s) {
-  Arena scratch;
-  return LaunchSplitter(kernel, scratch).stack_of(s);
 }
 
 }  // namespace tcc::lower

@@ -40,7 +40,5 @@ ir::Legal<ir::Kernel> split_launches(const ir::Kernel& kernel, const ArenaPtr& a
 // ordered. Serial launches take what fits, at most kMaxStackBytes. Rejects: local buffers of symbolic shape
 // (kNotConstant).
 ir::Legal<int64_t> largest_stack(const ir::Kernel& kernel);
-// The part of it that the Allocs of a statement need.
-ir::Legal<int64_t> stack_of(const ir::Kernel& kernel, ir::Stmt s);
 
 }  // namespace tcc::lower

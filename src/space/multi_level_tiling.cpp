@@ -120,8 +120,8 @@ struct Tiler {
   int64_t transposed_width(size_t i) const {
     const auto v = static_cast<size_t>(plan.v);
     const bool across = plan.v >= 0 && std::any_of(nest.operands.begin(), nest.operands.end(), [&](const auto& o) {
-      return !o.constant && o.stride[i] == 1 && o.stride[v].value_or(0) > kFewApart;
-    });
+                          return !o.constant && o.stride[i] == 1 && o.stride[v].value_or(0) > kFewApart;
+                        });
     for (int64_t width = lanes; across && width >= analysis::kMinTransposed; width /= 2)
       if (nest.extents[i] % width == 0) return width;
     return 0;

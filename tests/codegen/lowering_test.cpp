@@ -245,6 +245,46 @@ TEST_CASE("launches that a CPU cannot run are rejected", "[codegen][lower]") {
   CHECK(rejected.error().reason == ir::RejectReason::kTooMuchLocal);
 }
 
+TEST_CASE("buffers that are not there at the same time share the stack", "[codegen][lower]") {
+  // Four of 200 KB, of which the launch has one at a time; of two in one another it would need too much.
+  const auto kernel_of = [](bool nested) {
+    Nest t;
+    constexpr int64_t kRow = 50000;
+    const ir::Buffer *x = t.input("x", Type::kF32, {4, kRow}), *y = t.output("y", Type::kF32, {4, kRow});
+    const auto copied = [&](ir::Expr p, double factor, ir::Stmt more) {
+      const ir::Buffer* copy = t.buffer("copy", Type::kF32, {kRow}, ir::BufferRole::kTemp);
+      const auto each = [&](const std::function<ir::Stmt(ir::Expr)>& f) { return t.loop(kRow, LoopKind::kSerial, f); };
+      std::vector<ir::Stmt> steps = {
+          each([&](ir::Expr i) { return t.store(copy, {i}, t.b().mul(t.load(x, {p, i}), t.b().real(factor))); }),
+          each([&](ir::Expr i) { return t.store(y, {p, i}, t.load(copy, {t.b().sub(t.i(kRow - 1), i)})); })};
+      if (more != nullptr) steps.push_back(more);
+      return t.alloc({copy}, t.seq(steps));
+    };
+    return t.lowered(t.loop(4, LoopKind::kParallel, [&](ir::Expr p) {
+      if (nested) return copied(p, 2, copied(p, 3, nullptr));
+      const ir::Stmt first = t.seq({copied(p, 5, nullptr), copied(p, 2, nullptr)});
+      const ir::Stmt second = t.seq({copied(p, 7, nullptr), copied(p, 3, nullptr)});
+      return t.b().if_then(t.b().lt(p, t.i(2)), first, second);
+    }));
+  };
+  const auto refused = lower::split_launches(at_nest(kernel_of(true)), std::make_shared<Arena>());
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().reason == ir::RejectReason::kTooMuchLocal);
+  auto split = lower::split_launches(at_nest(kernel_of(false)), std::make_shared<Arena>());
+  REQUIRE(split.has_value());
+  split->stage = ir::Stage::kLowered;
+  Compiled code = compile(*split);
+  CHECK(code.artifact.facts.at("local_bytes") == 200000);
+  Aligned<float> x(200000), y(200000);
+  for (size_t i = 0; i < 200000; ++i) x.data()[i] = static_cast<float>(i % 977);
+  code.run({x.data(), y.data()}, 2);
+  bool right = true;
+  for (size_t p = 0; p < 4; ++p)
+    for (size_t i = 0; i < 50000; ++i)
+      right &= y.data()[p * 50000 + i] == x.data()[p * 50000 + 49999 - i] * (p < 2 ? 2.0f : 3.0f);
+  CHECK(right);
+}
+
 TEST_CASE("limits know how local rows are padded", "[codegen][lower]") {
   const target::Target target = *target::find_target("x86-64-v3");
   // Six buffers; rows of 33 elements start 64 apart: 158,400 bytes as declared, 307,200 on the stack.

@@ -45,6 +45,10 @@ int64_t check_replays(const construct::Construction& made, const std::vector<sch
     INFO((kernel ? std::string() : kernel.error().text));
     REQUIRE(kernel.has_value());
     CHECK(used == program.decisions);
+    for (const schedule::Instruction& in : trace.instructions)
+      if (in.op == schedule::Op::kSamplePerfectTile && in.decision_length > 1)
+        CHECK(used[static_cast<size_t>(in.decision + in.decision_length - 1)] <=
+              schedule::integer(in, "max_innermost"));
     legal += lower::lower(*kernel, target, ir::Stage::kNest, arena).has_value() ? 1 : 0;
   }
   return legal;
@@ -204,6 +208,14 @@ TEST_CASE("constructed programs of odd shapes compute what the naive nest comput
       CHECK(check_results(made, traces, task, target, 2) > 0);
     }
   }
+}
+
+TEST_CASE("constructed programs of an attention keep the limits of register tiles") {
+  const target::Target target = named_target("x86-64-v4");
+  const task::Task task = task::make_attention({.heads = 2, .queries = 35, .keys = 23, .depth = 88});
+  const std::vector<schedule::Trace> traces = space::generate_space(task.kernel, target);
+  const construct::Construction made = construct::construct(traces, task.kernel, target, {});
+  CHECK(check_replays(made, traces, task, target) > 0);
 }
 
 TEST_CASE("constructed programs are within the limits of a GPU and compute what the naive nest computes") {

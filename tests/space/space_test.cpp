@@ -167,6 +167,20 @@ constexpr const char* kPart = R"(kernel built {
   }
 }
 )";
+constexpr const char* kRowsOfWider = R"(kernel built {
+  input x: f32[8, 50, 20]
+  output out: f32[8, 50, 27]
+  for i0 in 8 {
+    for i1 in 50 {
+      for i2 in 20 {
+        block concat(v0: spatial 8 = i0, v1: spatial 50 = i1, v2: spatial 20 = i2) {
+          out[v0, v1, v2] = x[v0, v1, v2]
+        }
+      }
+    }
+  }
+}
+)";
 constexpr const char* kPlanes = R"(kernel built {
   input x: f32[64, 7, 7]
   input y: f32[64]
@@ -190,6 +204,34 @@ TEST_CASE("short last axes fill vectors together, where lanes stay in a few wind
   CHECK(vector_widths(kWoven, target) == std::set<int64_t>{82});
   CHECK(vector_widths(kPart, target) == std::set<int64_t>{79});
   CHECK(vector_widths(kPlanes, target) == std::set<int64_t>{49});
+  CHECK(vector_widths(kRowsOfWider, target) == std::set<int64_t>{80});
+}
+
+TEST_CASE("rows of an operand that vectors read across are transposed in registers") {
+  const target::Target target = named_target("x86-64-v4");
+  const task::Task t = task::make_gemm({.m = 1, .n = 100, .k = 48, .trans_b = true});
+  int vectors = 0;
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+    const std::string text = schedule::print_trace(trace);
+    if (text.find("unroll_max") == std::string::npos || text.find("vectorize") == std::string::npos) continue;
+    INFO(text);
+    ir::Legal<space::Sketch> sketch = space::make_sketch(trace, t.kernel, target);
+    REQUIRE(sketch.has_value());
+    Rng rng(7);
+    for (int i = 0; i < 8; ++i) {
+      std::vector<int64_t> decisions = sketch->trace.decisions;
+      if (i > 0) space::draw_decisions(*sketch, decisions, rng);
+      auto arena = std::make_shared<Arena>();
+      ir::Legal<ir::Kernel> nest = space::instantiate(*sketch, decisions, target, arena);
+      if (!nest) continue;
+      ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+      REQUIRE(lowered.has_value());
+      INFO(ir::print(*lowered));
+      CHECK(ir::print(*lowered).find("@transpose_accesses") != std::string::npos);
+      ++vectors;
+    }
+  }
+  CHECK(vectors > 0);
 }
 
 TEST_CASE("contractions get a local accumulator, vector loops and one parallel loop") {
