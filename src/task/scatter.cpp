@@ -143,6 +143,10 @@ Stmt GroupNest::emit_scatter_reduction(const ScatterNest& s, const std::string& 
 Expr GroupNest::scatter_combined(ScatterReduction reduction, bool wide_unsigned, Expr x, Expr y) {
   const bool flips = wide_unsigned && (reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin);
   auto flip = [&](Expr e) { return flips ? flip_order(b(), e) : e; };
+  // NaN stays, of the data and of the updates.
+  auto better = [&](Expr p, Expr q) {
+    return is_float(y->type) ? b().logical_or(b().lt(p, q), b().ne(y, y)) : b().lt(flip(p), flip(q));
+  };
   switch (reduction) {
     case ScatterReduction::kNone:
       return y;
@@ -151,9 +155,9 @@ Expr GroupNest::scatter_combined(ScatterReduction reduction, bool wide_unsigned,
     case ScatterReduction::kMul:
       return b().mul(x, y);
     case ScatterReduction::kMax:
-      return b().select(b().lt(flip(x), flip(y)), y, x);
+      return b().select(better(x, y), y, x);
     case ScatterReduction::kMin:
-      return b().select(b().lt(flip(y), flip(x)), y, x);
+      return b().select(better(y, x), y, x);
   }
   TCC_UNREACHABLE();
 }
