@@ -107,6 +107,8 @@ class GroupNest {
   ir::Stmt emit_sorted(const graph::Node& node, const std::string& name, const Tensor& out);
   ir::Stmt emit_selected(const graph::Node& node, const std::string& name, const Tensor& out);
   void make_sort_buffers(RowSort& s, const graph::Shape& rows, ir::Type key);
+  ir::Expr sort_pad(const graph::TopKAttrs& a, ir::Type key);
+  ir::Stmt fill_row(const RowSort& s, ir::Expr filled, int64_t least, ir::Expr pad, bool numbers);
   ir::Stmt merge_pass(const RowSort& s, int64_t pass, ir::Expr filled, bool numbered);
   // Element i of the row that TopK reads, as a number that `<` compares.
   ir::Expr sort_key(const graph::Node& node, Exprs row, ir::Expr i);

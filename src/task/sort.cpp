@@ -35,16 +35,17 @@ struct GroupNest::RowSort {
   const graph::TopKAttrs& attrs;
   int64_t room = 0;  // elements of the buffers, each of which has two halves: a pass goes from one to the other
   Tensor keys, order;
-  Tensor cursor, taken;  // what the merge has taken from its first run, and whether it takes the next
+  // How many elements a merge has taken from its second run, and whether it takes the next from there: from the front
+  // and from the back.
+  Tensor front, front_taken, back, back_taken;
   Exprs row;
 };
 
 Expr GroupNest::comes_before(const graph::TopKAttrs& a, Expr p, Expr q) {
-  Expr ahead = a.largest ? b().lt(q, p) : b().lt(p, q);
-  if (!is_float(p->type)) return ahead;
+  if (!is_float(p->type) || graph_.fast_math) return a.largest ? b().lt(q, p) : b().lt(p, q);
   // NaN is the greatest.
-  Expr first = a.largest ? p : q, second = a.largest ? q : p;
-  return b().logical_or(ahead, b().logical_and(b().ne(first, first), b().eq(second, second)));
+  Expr greater = a.largest ? p : q, less = a.largest ? q : p;
+  return b().logical_and(b().logical_not(b().le(greater, less)), b().eq(less, less));
 }
 
 Expr GroupNest::row_load(const Tensor& t, Exprs row, Expr i) {
@@ -57,36 +58,59 @@ Stmt GroupNest::row_store(const Tensor& t, Exprs row, Expr i, Expr x) {
   return b().store(t.buffer->id, row, x);
 }
 
-// Merges runs of `width` elements. In the first pass an element's place is its own number where `numbered`.
+// What comes behind all others, and behind its equals as it stands at the end.
+Expr GroupNest::sort_pad(const graph::TopKAttrs& a, Type key) {
+  if (!is_float(key)) return b().integer(a.largest ? integer_range(key).low : integer_range(key).high, key);
+  return b().real(a.largest ? -HUGE_VAL : graph_.fast_math ? HUGE_VAL : NAN, key);
+}
+
+// Merges pairs of runs of `width` elements from both ends at once. Neither end reaches the end of a run within `width`
+// steps, and the two do not wait for each other. In the first pass an element's place is its own number where
+// `numbered`. Pairs from `filled` on are left out.
 Stmt GroupNest::merge_pass(const RowSort& s, int64_t pass, Expr filled, bool numbered) {
-  const int64_t width = int64_t{1} << pass, length = std::min(2 * width, s.room);
-  const int64_t half = pass % 2 * s.room, other = s.room - half;
+  const int64_t width = int64_t{1} << pass, half = pass % 2 * s.room, other = s.room - half;
   auto from = [&](const Tensor& t, Expr i) { return row_load(t, s.row, b().offset(i, half)); };
   auto put = [&](const Tensor& t, Expr i, Expr x) { return row_store(t, s.row, b().offset(i, other), x); };
   const Expr zero = b().integer(0), one = b().integer(1);
   const Id run_loop = kernel_.new_id("run"), loop = kernel_.new_id("t");
-  const Expr first = b().scale(b().var(run_loop), 2 * width), t = b().var(loop), at = b().add(first, t);
-  const Expr a = row_load(s.cursor, s.row, zero), taken = b().sub(t, a);
-  // Elements of the two runs, which may be shorter at the end.
-  const Expr rest = b().sub(filled, first);
-  const bool whole = is_int(filled) && int_value(filled) % (2 * width) == 0;
-  const Expr end_a = whole ? b().integer(width) : b().min(b().integer(width), rest);
-  const Expr end_b = whole ? b().integer(width) : b().min(b().integer(width), b().sub(rest, b().integer(width)));
-  auto inside = [&](Expr i) { return b().min(i, b().integer(s.room - 1)); };
-  const Expr place_a = inside(b().add(first, a)), place_b = inside(b().add(b().offset(first, width), taken));
-  const Expr later = comes_before(s.attrs, from(s.keys, place_b), from(s.keys, place_a));
-  const Expr from_a = b().logical_and(
-      b().lt(a, end_a), b().logical_not(b().logical_and(b().lt(taken, end_b), later)));
-  const Stmt decide = row_store(s.taken, s.row, zero, b().select(from_a, one, zero));
-  const Expr place = b().select(b().eq(row_load(s.taken, s.row, zero), one), place_a, place_b);
-  const Expr number = numbered ? b().cast(place, Type::kI32) : from(s.order, place);
-  Stmt step = b().seq(std::array<Stmt, 4>{
-      decide, put(s.keys, at, from(s.keys, place)), put(s.order, at, number),
-      row_store(s.cursor, s.row, zero, b().add(a, row_load(s.taken, s.row, zero)))});
-  if (!whole) step = b().if_then(b().lt(at, filled), step);
-  const Stmt runs = b().seq(std::array<Stmt, 2>{row_store(s.cursor, s.row, zero, zero),
-                                                b().loop(loop, b().integer(length), step)});
-  return b().loop(run_loop, b().integer((s.room + 2 * width - 1) / (2 * width)), runs);
+  const Expr first = b().scale(b().var(run_loop), 2 * width), t = b().var(loop);
+  std::vector<Stmt> steps;
+  // Of the first elements left, or of the last ones: the number of those that came from the second run.
+  auto take = [&](const Tensor& count, const Tensor& taken, Expr place_a, Expr place_b, Expr to, bool forward) {
+    const Expr later_first = comes_before(s.attrs, from(s.keys, place_b), from(s.keys, place_a));
+    steps.push_back(row_store(taken, s.row, zero, b().select(later_first, forward ? one : zero, forward ? zero : one)));
+    const Expr from_b = row_load(taken, s.row, zero);
+    const Expr place = b().select(b().eq(from_b, one), place_b, place_a);
+    steps.push_back(put(s.keys, to, from(s.keys, place)));
+    steps.push_back(put(s.order, to, numbered ? b().cast(place, Type::kI32) : from(s.order, place)));
+    steps.push_back(row_store(count, s.row, zero, b().add(row_load(count, s.row, zero), from_b)));
+  };
+  const Expr ahead = row_load(s.front, s.row, zero), behind = row_load(s.back, s.row, zero);
+  take(s.front, s.front_taken, b().add(first, b().sub(t, ahead)), b().add(b().offset(first, width), ahead),
+       b().add(first, t), true);
+  take(s.back, s.back_taken, b().sub(b().offset(first, width - 1), b().sub(t, behind)),
+       b().sub(b().offset(first, 2 * width - 1), behind), b().sub(b().offset(first, 2 * width - 1), t), false);
+  Stmt run = b().seq(std::array<Stmt, 3>{row_store(s.front, s.row, zero, zero), row_store(s.back, s.row, zero, zero),
+                                         b().loop(loop, b().integer(width), b().seq(steps))});
+  const int64_t most = is_int(filled) ? int_value(filled) : s.room;
+  if (!is_int(filled)) run = b().if_then(b().lt(first, filled), run);
+  return b().loop(run_loop, b().integer((most + 2 * width - 1) / (2 * width)), run);
+}
+
+// Puts `pad` behind the first `filled` keys, and behind the first `least`, of both halves; also numbers behind their
+// numbers.
+Stmt GroupNest::fill_row(const RowSort& s, Expr filled, int64_t least, Expr pad, bool numbers) {
+  if (least == s.room) return nullptr;
+  const Id loop = kernel_.new_id("j");
+  const Expr j = b().offset(b().var(loop), least);
+  std::vector<Stmt> stores;
+  for (int64_t half : {int64_t{0}, s.room}) {
+    stores.push_back(row_store(s.keys, s.row, b().offset(j, half), pad));
+    if (numbers) stores.push_back(row_store(s.order, s.row, b().offset(j, half), b().integer(0, Type::kI32)));
+  }
+  Stmt fill = b().seq(stores);
+  if (filled != nullptr) fill = b().if_then(b().le(filled, j), fill);
+  return b().loop(loop, b().integer(s.room - least), fill);
 }
 
 // Temporaries of shape `rows` and a last axis.
@@ -98,8 +122,10 @@ void GroupNest::make_sort_buffers(RowSort& s, const graph::Shape& rows, Type key
   };
   s.keys = make("keys", key, 2 * s.room);
   s.order = make("order", Type::kI32, 2 * s.room);
-  s.cursor = make("cursor", Type::kI64, 1);
-  s.taken = make("taken", Type::kI64, 1);
+  s.front = make("front", Type::kI64, 1);
+  s.front_taken = make("front_taken", Type::kI64, 1);
+  s.back = make("back", Type::kI64, 1);
+  s.back_taken = make("back_taken", Type::kI64, 1);
 }
 
 // All elements of each row are sorted.
@@ -109,20 +135,21 @@ Stmt GroupNest::emit_sorted(const graph::Node& node, const std::string& name, co
   const graph::Shape shape = operand(node.inputs[0]).shape;
   graph::Shape rows = out.shape;
   rows.erase(rows.begin() + a.axis);
-  RowSort s{a, shape[axis], {}, {}, {}, {}, {}};
-  make_sort_buffers(s, rows, widened(value(node.inputs[0]).dtype));
+  const int64_t extent = shape[axis], passes = passes_of(extent);
+  const Type key = widened(value(node.inputs[0]).dtype);
+  RowSort s{.attrs = a, .room = int64_t{1} << passes};
+  make_sort_buffers(s, rows, key);
   std::vector<NestAxis> row_axes = axes_of(out.shape);
   row_axes.erase(row_axes.begin() + a.axis);
   std::vector<NestAxis> key_axes = row_axes;
-  key_axes.push_back({"k", s.room});
+  key_axes.push_back({"k", extent});
   const Stmt keys = map_nest("keys", key_axes, s.keys, [&](const Exprs& at) {
     return sort_key(node, Exprs(at.begin(), at.end() - 1), at.back());
   });
-  const int64_t passes = passes_of(s.room);
   const Stmt sort = ordered_nest(name, row_axes, [&](const Exprs& row) {
     s.row = row;
-    std::vector<Stmt> all;
-    for (int64_t pass = 0; pass < passes; ++pass) all.push_back(merge_pass(s, pass, b().integer(s.room), pass == 0));
+    std::vector<Stmt> all{fill_row(s, nullptr, extent, sort_pad(a, key), true)};
+    for (int64_t pass = 0; pass < passes; ++pass) all.push_back(merge_pass(s, pass, b().integer(extent), pass == 0));
     return b().seq(all);
   });
   const Stmt copy = map_nest("order", axes_of(out.shape), out, [&](const Exprs& at) {
@@ -140,7 +167,7 @@ Stmt GroupNest::emit_selected(const graph::Node& node, const std::string& name, 
   graph::Shape rows = out.shape;
   rows.erase(rows.begin() + a.axis);
   const int64_t passes = passes_of(std::max(2 * a.k, kLeastRoom));
-  RowSort s{a, int64_t{1} << passes, {}, {}, {}, {}, {}};
+  RowSort s{.attrs = a, .room = int64_t{1} << passes};
   const int64_t piece = s.room / kPiecesOfRoom, pieces = (extent + piece - 1) / piece;
   const Type key = widened(value(node.inputs[0]).dtype);
   make_sort_buffers(s, rows, key);
@@ -157,17 +184,20 @@ Stmt GroupNest::emit_selected(const graph::Node& node, const std::string& name, 
   return ordered_nest(name, row_axes, [&](const Exprs& row) {
     s.row = row;
     const Expr so_far = row_load(filled, row, zero);
-    const Id piece_loop = kernel_.new_id("piece"), loop = kernel_.new_id("i"), end_loop = kernel_.new_id("j");
-    const Expr c = b().var(piece_loop), i = b().add(b().scale(c, piece), b().var(loop));
-    const Expr x = sort_key(node, row, i);
-    const Expr kept = b().logical_or(b().eq(row_load(open, row, zero), one),
-                                     comes_before(a, x, row_load(threshold, row, zero)));
-    Stmt take = b().if_then(kept, b().seq(std::array<Stmt, 3>{
-                                      row_store(s.keys, row, so_far, x),
-                                      row_store(s.order, row, so_far, b().cast(i, Type::kI32)),
-                                      row_store(filled, row, zero, b().offset(so_far, 1))}));
-    if (extent % piece != 0) take = b().if_then(b().lt(i, b().integer(extent)), take);
-    std::vector<Stmt> sort;
+    const Id piece_loop = kernel_.new_id("piece"), end_loop = kernel_.new_id("j");
+    const Expr c = b().var(piece_loop);
+    // Takes what comes before the threshold, or all elements.
+    auto read_piece = [&](bool all) {
+      const Id loop = kernel_.new_id("i");
+      const Expr i = b().add(b().scale(c, piece), b().var(loop)), x = sort_key(node, row, i);
+      Stmt step = b().seq(std::array<Stmt, 3>{row_store(s.keys, row, so_far, x),
+                                              row_store(s.order, row, so_far, b().cast(i, Type::kI32)),
+                                              row_store(filled, row, zero, b().offset(so_far, 1))});
+      if (!all) step = b().if_then(comes_before(a, x, row_load(threshold, row, zero)), step);
+      if (extent % piece != 0) step = b().if_then(b().lt(i, b().integer(extent)), step);
+      return b().loop(loop, b().integer(piece), step);
+    };
+    std::vector<Stmt> sort{fill_row(s, so_far, 0, sort_pad(a, key), false)};
     for (int64_t pass = 0; pass < passes; ++pass) sort.push_back(merge_pass(s, pass, so_far, false));
     if (passes % 2 == 1) {
       const Id back = kernel_.new_id("j");
@@ -183,16 +213,15 @@ Stmt GroupNest::emit_selected(const graph::Node& node, const std::string& name, 
     const Expr due = b().logical_or(b().lt(b().integer(s.room - piece), so_far), b().eq(c, b().integer(pieces - 1)));
     const Stmt read = b().loop(
         piece_loop, b().integer(pieces),
-        b().seq(std::array<Stmt, 2>{b().loop(loop, b().integer(piece), take), b().if_then(due, b().seq(sort))}));
+        b().seq(std::array<Stmt, 2>{b().if_then(b().eq(row_load(open, row, zero), one), read_piece(true), read_piece(false)),
+                                    b().if_then(due, b().seq(sort))}));
     const Expr j = b().var(end_loop);
     Exprs to = row;
     to.insert(to.begin() + a.axis, j);
     const Stmt put =
         b().loop(end_loop, k, b().store(out.buffer->id, to, b().cast(row_load(s.order, row, j), out.buffer->type)));
-    // What waits across pieces has to be there around their loop. A merge may look at a key behind the last.
-    const Id clear_loop = kernel_.new_id("j");
-    const Stmt clear = b().loop(clear_loop, b().integer(2 * s.room),
-                                row_store(s.keys, row, b().var(clear_loop), b().constant(0, key)));
+    // What waits across pieces has to be there around their loop.
+    const Stmt clear = fill_row(s, nullptr, 0, b().constant(0, key), true);
     return b().seq(std::array<Stmt, 6>{clear, row_store(filled, row, zero, zero), row_store(open, row, zero, one),
                                        row_store(threshold, row, zero, b().constant(0, key)), read, put});
   });
