@@ -192,15 +192,15 @@ void GroupNest::plan_suppress(const graph::Node& node) {
         b().logical_and(b().logical_and(b().load(*counts.buffer, own), b().logical_not(b().load(*hidden.buffer, own))),
                         b().lt(number, b().integer(a.most)));
     // What is hidden of the boxes up to this one no longer matters.
-    const Stmt hide =
-        b().store(hidden.buffer->id, other, b().logical_or(b().load(*hidden.buffer, other), overlaps));
-    const Stmt group = b().loop(lane_loop, b().integer(lanes), hide,
-                                lanes > 1 ? LoopKind::kVectorized : LoopKind::kSerial);
+    const Stmt hide = b().store(hidden.buffer->id, other, b().logical_or(b().load(*hidden.buffer, other), overlaps));
+    const Stmt group =
+        b().loop(lane_loop, b().integer(lanes), hide, lanes > 1 ? LoopKind::kVectorized : LoopKind::kSerial);
     const Stmt behind = b().if_then(b().lt(i, b().scale(b().offset(b().var(group_loop), 1), lanes)), group);
     const Stmt count = b().store(kept.buffer->id, std::array<Expr, 1>{row}, b().add(number, b().integer(1)));
     const Stmt keep = b().store(out.buffer->id, own, stays);
-    const Stmt then = b().if_then(b().load(*out.buffer, own),
-                                  b().seq(std::array<Stmt, 2>{count, b().loop(group_loop, b().integer(groups), behind)}));
+    const Stmt then =
+        b().if_then(b().load(*out.buffer, own),
+                    b().seq(std::array<Stmt, 2>{count, b().loop(group_loop, b().integer(groups), behind)}));
     const std::array<Iter, 2> iters{Iter{row_iter, IterKind::kSpatial, b().integer(rows), b().var(row_loop)},
                                     Iter{iter, IterKind::kCarried, b().integer(extent), b().var(loop)}};
     const Stmt nest = b().block(kernel_.new_id(name.c_str()), iters, b().seq(std::array<Stmt, 2>{keep, then}));

@@ -1,6 +1,6 @@
-// Loops of Scatter, in two forms. In order: a copy of the data, then one update after the other, so that work is linear.
-// Else each element of the result looks for its updates: a reduction over all updates that could be its own. Elements
-// are independent then, and no store has an index from memory, but work grows with the product of both counts.
+// Loops of Scatter, in two forms. In order: a copy of the data, then one update after the other, so that work is
+// linear. Else each element of the result looks for its updates: a reduction over all updates that could be its own.
+// Elements are independent then, and no store has an index from memory, but work grows with the product of both counts.
 #include "nest.h"
 #include "scalar_functions.h"
 #include "tcc/support/check.h"
@@ -167,8 +167,7 @@ Expr GroupNest::scatter_combined(ScatterReduction reduction, bool wide_unsigned,
 Stmt GroupNest::emit_scatter_in_order(const ScatterNest& s, const std::string& name, const Tensor& out) {
   const bool rounds = s.attrs.reduction != ScatterReduction::kNone && out.buffer->type != compute_;
   const Tensor sums = rounds ? make_temp(name, out.shape) : out;
-  const Stmt copy =
-      map_nest("copy", axes_of(out.shape), sums, [&](const Exprs& at) { return read(s.data, at); });
+  const Stmt copy = map_nest("copy", axes_of(out.shape), sums, [&](const Exprs& at) { return read(s.data, at); });
   std::vector<NestAxis> outer;
   std::vector<size_t> outer_axes;
   for (size_t i = 0; s.elements() && i + 1 < s.indices.shape.size(); ++i) {
@@ -211,15 +210,15 @@ Stmt GroupNest::emit_scatter_in_order(const ScatterNest& s, const std::string& n
       const Tensor place = computing(Type::kI64, [&] { return make_temp("place", {1}); });
       const Expr index = b().cast(b().load(*s.indices.buffer, at), Type::kI64);
       const Expr extent = b().integer(s.data.shape[axis]);
-      steps.push_back(row_store(
-          place, {}, b().integer(0), b().select(b().lt(index, b().integer(0)), b().add(index, extent), index)));
+      steps.push_back(row_store(place, {}, b().integer(0),
+                                b().select(b().lt(index, b().integer(0)), b().add(index, extent), index)));
       to[axis] = row_load(place, {}, b().integer(0));
       inside = b().logical_and(inside, b().logical_and(b().le(b().integer(0), to[axis]), b().lt(to[axis], extent)));
     }
     for (size_t d = s.depth; !s.elements() && d < out.shape.size(); ++d)
       from.push_back(to[d] = add_loop("j", out.shape[d]));
-    const Expr combined = scatter_combined(s.attrs.reduction, graph::is_wide_unsigned(s.dtype), read(sums, to),
-                                           read(s.updates, from));
+    const Expr combined =
+        scatter_combined(s.attrs.reduction, graph::is_wide_unsigned(s.dtype), read(sums, to), read(s.updates, from));
     const Stmt store = b().store(sums.buffer->id, to, b().cast(combined, sums.buffer->type));
     const Stmt update = wrap_loops(store, rows);
     steps.push_back(inside == nullptr ? update : b().if_then(inside, update));

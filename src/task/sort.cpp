@@ -173,9 +173,7 @@ Stmt GroupNest::emit_selected(const graph::Node& node, const std::string& name, 
   make_sort_buffers(s, rows, key);
   graph::Shape one_each = rows;
   one_each.push_back(1);
-  auto number = [&](const char* hint, Type type) {
-    return computing(type, [&] { return make_temp(hint, one_each); });
-  };
+  auto number = [&](const char* hint, Type type) { return computing(type, [&] { return make_temp(hint, one_each); }); };
   const Tensor filled = number("filled", Type::kI64), open = number("open", Type::kI64);
   const Tensor threshold = number("threshold", key);
   std::vector<NestAxis> row_axes = axes_of(out.shape);
@@ -206,15 +204,15 @@ Stmt GroupNest::emit_selected(const graph::Node& node, const std::string& name, 
                                       row_store(s.order, row, j, row_load(s.order, row, b().offset(j, s.room)))};
       sort.push_back(b().loop(back, k, b().if_then(b().lt(j, so_far), b().seq(moves))));
     }
-    sort.push_back(b().if_then(b().le(k, so_far),
-                               b().seq(std::array<Stmt, 3>{
-                                   row_store(filled, row, zero, k), row_store(open, row, zero, zero),
-                                   row_store(threshold, row, zero, row_load(s.keys, row, b().integer(a.k - 1)))})));
+    sort.push_back(b().if_then(
+        b().le(k, so_far),
+        b().seq(std::array<Stmt, 3>{row_store(filled, row, zero, k), row_store(open, row, zero, zero),
+                                    row_store(threshold, row, zero, row_load(s.keys, row, b().integer(a.k - 1)))})));
     const Expr due = b().logical_or(b().lt(b().integer(s.room - piece), so_far), b().eq(c, b().integer(pieces - 1)));
-    const Stmt read = b().loop(
-        piece_loop, b().integer(pieces),
-        b().seq(std::array<Stmt, 2>{b().if_then(b().eq(row_load(open, row, zero), one), read_piece(true), read_piece(false)),
-                                    b().if_then(due, b().seq(sort))}));
+    const Stmt read = b().loop(piece_loop, b().integer(pieces),
+                               b().seq(std::array<Stmt, 2>{b().if_then(b().eq(row_load(open, row, zero), one),
+                                                                       read_piece(true), read_piece(false)),
+                                                           b().if_then(due, b().seq(sort))}));
     const Expr j = b().var(end_loop);
     Exprs to = row;
     to.insert(to.begin() + a.axis, j);

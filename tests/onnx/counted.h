@@ -31,8 +31,8 @@ inline graph::HostTensor counted_part(const graph::Graph& g, size_t output, cons
   return part;
 }
 
-
-inline std::vector<graph::HostTensor> run_counted(const std::string& bytes, const std::vector<std::vector<double>>& data) {
+inline std::vector<graph::HostTensor> run_counted(const std::string& bytes,
+                                                  const std::vector<std::vector<double>>& data) {
   auto g = import_text(bytes);
   if (!g) FAIL(g.error().message);
   graph::verify_graph(*g);

@@ -77,10 +77,10 @@ TEST_CASE("boxes that stay are the same in order") {
         for (bool in_order : {false, true}) {
           Model m;
           m.options.in_order = in_order;
-          kept[in_order ? 1 : 0] = m.check(
-              m.node(Op::kSuppress, graph::SuppressAttrs{most, overlap},
-                     {m.input(DType::kF32, {2, count, 4}, corners), m.input(DType::kBool, {2, count}, counts)}),
-              0);
+          kept[in_order ? 1 : 0] =
+              m.check(m.node(Op::kSuppress, graph::SuppressAttrs{most, overlap},
+                             {m.input(DType::kF32, {2, count, 4}, corners), m.input(DType::kBool, {2, count}, counts)}),
+                      0);
         }
         CHECK(kept[0] == kept[1]);
       }
