@@ -199,7 +199,7 @@ Stmt GroupNest::emit_scatter_in_order(const ScatterNest& s, const std::string& n
       for (size_t i = 0; i < s.rows.size(); ++i) entry[i] = add_loop(s.rows[i].name, s.rows[i].extent);
       from = entry;
     }
-    // Each update finds its place first: a place out of range is none.
+    // Each update finds its place first: a place out of range has no element.
     const size_t depth = s.elements() ? 1 : s.depth, rows = loops.size();
     std::vector<Stmt> steps;
     Expr inside = nullptr;

@@ -58,7 +58,7 @@ Stmt GroupNest::row_store(const Tensor& t, Exprs row, Expr i, Expr x) {
   return b().store(t.buffer->id, row, x);
 }
 
-// What comes behind all others, and behind its equals as it stands at the end.
+// A key that comes behind all others. Behind the last element it comes behind its equals, too.
 Expr GroupNest::sort_pad(const graph::TopKAttrs& a, Type key) {
   if (!is_float(key)) return b().integer(a.largest ? integer_range(key).low : integer_range(key).high, key);
   return b().real(a.largest ? -HUGE_VAL : graph_.fast_math ? HUGE_VAL : NAN, key);
