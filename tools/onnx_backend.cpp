@@ -22,6 +22,7 @@
 #include <sstream>
 #include <thread>
 
+#include "onnx_backend_tiers.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/compile.h"
 #include "tcc/graph/error_bound.h"
@@ -413,54 +414,6 @@ std::vector<Outcome> run_all(const std::vector<Case>& cases, const Options& opti
   return outcomes;
 }
 
-// --- tiers -----------------------------------------------------------------------------------------------------------
-
-constexpr const char* kTiers[] = {
-    "Cast CastLike Constant ConstantOfShape Dropout Flatten Identity Range Reshape Shape Size Squeeze Transpose "
-    "Unsqueeze",
-    "Abs Add AveragePool BatchNormalization Clip Concat Conv Div Exp Gemm GlobalAveragePool GlobalMaxPool HardSigmoid "
-    "HardSwish LRN LeakyRelu LogSoftmax MatMul Max MaxPool Min Mul Neg Pad Pow Reciprocal ReduceMean Relu Sigmoid "
-    "Softmax Sqrt Sub Sum Tanh",
-    "And ArgMax ArgMin Attention Ceil Cos CumSum Einsum Equal Erf Expand Floor Gather GatherElements GatherND Gelu "
-    "Greater GreaterOrEqual GroupNormalization IsInf IsNaN LayerNormalization Less LessOrEqual Log Mean Mod Not Or "
-    "RMSNormalization ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMin ReduceProd ReduceSum "
-    "ReduceSumSquare RotaryEmbedding Round ScatterND Sign Sin Slice Split Swish TensorScatter Tile Trilu Where Xor",
-    "Acos Acosh Asin Asinh Atan Atanh BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Celu ConvInteger "
-    "ConvTranspose Cosh CumProd DepthToSpace DequantizeLinear DynamicQuantizeLinear Elu EyeLike GridSample Hardmax "
-    "InstanceNormalization LpNormalization LpPool MatMulInteger MeanVarianceNormalization Mish OneHot PRelu "
-    "QLinearConv "
-    "QLinearMatMul QuantizeLinear Resize Scatter ScatterElements Selu Shrink Sinh Softplus Softsign SpaceToDepth Tan "
-    "ThresholdedRelu TopK Upsample"};
-
-std::string tier_of_operator(const std::string& op) {
-  for (size_t tier = 0; tier < std::size(kTiers); ++tier) {
-    std::istringstream words(kTiers[tier]);
-    for (std::string word; words >> word;) {
-      if (word == op) return fmt::format("tier{}", tier);
-    }
-  }
-  return "other";
-}
-
-// Node cases count for the tier of their operator; a function's body ("_expanded") for the function's.
-std::string tier_of(const Case& test) {
-  std::string kind = test.name.substr(0, test.name.find('/'));
-  if (kind != "node") return kind;
-  fs::path folder = test.folder;
-  std::string leaf = folder.filename().string();
-  if (size_t at = leaf.find("_expanded"); at != std::string::npos) {
-    fs::path base = folder.parent_path() / leaf.substr(0, at);
-    if (fs::exists(base)) folder = base;
-  }
-  auto description = onnx::describe_model((folder / "model.onnx").string());
-  if (!description || description->operators.empty()) return "other";
-  std::string tier = "tier0";
-  for (const std::string& op : description->operators)
-    tier = std::max(tier, tier_of_operator(op),
-                    [](auto& a, auto& b) { return (a == "other" ? "tier9" : a) < (b == "other" ? "tier9" : b); });
-  return tier;
-}
-
 // --- report ----------------------------------------------------------------------------------------------------------
 
 std::vector<Case> find_cases(const Options& options) {
@@ -527,7 +480,7 @@ Result<int> run(const Options& options) {
     const Outcome& o = outcomes[i];
     ++counts[o.status];
     if (o.status == "refused") ++reasons[o.reason];
-    auto& tier = tiers[tier_of(cases[i])];
+    auto& tier = tiers[tier_of(cases[i].name, cases[i].folder)];
     ++tier["total"];
     tier["passed"] += o.status == "passed";
     tier["out_of_scope"] += o.reason == "not-a-tensor" || o.reason == "training";

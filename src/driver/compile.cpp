@@ -193,7 +193,8 @@ Result<Program> cut_into_tasks(const Model& model, const target::Target& target,
   program.groups = graph::fuse(program.graph, {.attention = true});
   if (program.graph.counts > 0) program.dynamic = counted_plan(program.graph, program.groups.size());
   TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups,
-                                             {.tf32 = model.source.precision == target::Precision::kTf32}));
+                                             {.tf32 = model.source.precision == target::Precision::kTf32,
+                                              .in_order = backend::backend_of(target).runs_unscheduled}));
   for (const graph::FusionGroup& group : program.groups) program.flops += graph::group_flops(program.graph, group);
   TCC_TRY_VOID(decide_forms(program, model.source, target, records));
   return program;

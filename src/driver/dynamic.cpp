@@ -316,7 +316,8 @@ Result<Program> make_dynamic_program(const Model& model, const target::Target& t
     plan.append_axis = std::move(bucket.bound.append_axis);
   }
   TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups,
-                                             {.tf32 = model.source.precision == target::Precision::kTf32}));
+                                             {.tf32 = model.source.precision == target::Precision::kTf32,
+                                              .in_order = backend::backend_of(target).runs_unscheduled}));
   TCC_TRY_VOID(decide_forms(program, model.source, target, records));
   program.dynamic = std::move(plan);
   return program;

@@ -16,21 +16,11 @@
 #include <cmath>
 #include <map>
 
+#include "quantized_parts.h"
 #include "rewrite.h"
 
 namespace tcc::graph {
 namespace {
-
-// One number for all (axis -1), or one for each position along an axis of the tensor. kNone: the neutral number.
-struct Parameter {
-  ValueId id = kNone;
-  int64_t axis = -1;
-};
-// (numbers - zero) * scale
-struct Quantized {
-  ValueId numbers = kNone;
-  Parameter zero, scale;
-};
 
 class ProductQuantizer {
  public:
@@ -180,21 +170,6 @@ class ProductQuantizer {
     const ValueId moved = emit_node(graph_, Op::kAdd, NoAttrs{}, {wide, half}, v.name);
     return flipped_[id] = emit_node(graph_, Op::kCast, CastAttrs{to}, {moved}, v.name);
   }
-  static std::vector<std::byte> bytes_of(const Value& v) {
-    std::vector<std::byte> bytes;
-    if (auto dense = dense_bytes(*v.constant, v.dtype, v.elements(), bytes); bytes.empty())
-      bytes.assign(dense.begin(), dense.end());
-    return bytes;
-  }
-
-  // A zero point of one side: its numbers where they are known, else an i32 to compute with.
-  struct Zero {
-    std::vector<double> known{0};
-    ValueId computed = kNone;
-    bool is_zero() const {
-      return computed == kNone && std::all_of(known.begin(), known.end(), [](double z) { return z == 0; });
-    }
-  };
   Zero zero_of(const Parameter& p, double moved) {
     Zero zero;
     if (p.id == kNone) {
@@ -221,34 +196,6 @@ class ProductQuantizer {
 
   // --- products
 
-  // Axes of operands and result, in the positions of a product of two matrices.
-  struct Roles {
-    int64_t rows = -1, a_sum = -1;     // of the left operand
-    int64_t columns = -1, b_sum = -1;  // of the right operand; of a convolution: its filters
-    Shape by_row, by_column;           // a vector of them, in a shape that broadcasts with the result
-    double terms = 1;
-  };
-  Roles roles_of(const Node& node) const {
-    Roles r;
-    const Shape &a = shape(node.inputs[0]), &b = shape(node.inputs[1]);
-    if (node.op == Op::kConv) {
-      r.columns = 0;
-      r.by_column = Shape(a.size() - 1, 1);
-      r.by_column[0] = b[0];
-      r.terms = static_cast<double>(element_count(b) / std::max<int64_t>(b[0], 1));
-      return r;
-    }
-    const auto left = static_cast<int64_t>(a.size()), right = static_cast<int64_t>(b.size());
-    r.rows = left - 2, r.a_sum = left - 1, r.columns = right - 1, r.b_sum = right - 2;
-    if (node.op == Op::kGemm) {
-      if (node.as<GemmAttrs>().trans_a) std::swap(r.rows, r.a_sum);
-      if (node.as<GemmAttrs>().trans_b) std::swap(r.columns, r.b_sum);
-    }
-    r.by_row = {a[static_cast<size_t>(r.rows)], 1};
-    r.by_column = {b[static_cast<size_t>(r.columns)]};
-    r.terms = static_cast<double>(a[static_cast<size_t>(r.a_sum)]);
-    return r;
-  }
   // A parameter of the left (or right) operand beside the result.
   ValueId beside_result(const Parameter& p, const Roles& r, bool left) {
     return p.axis < 0 ? emit_reshape(graph_, p.id, {}) : emit_reshape(graph_, p.id, left ? r.by_row : r.by_column);
@@ -287,7 +234,7 @@ class ProductQuantizer {
     if (!conv && (shape(node.inputs[0]).size() < 2 || shape(node.inputs[1]).size() < 2))
       return leave("it multiplies by a vector");
     if (value(a.numbers).is_constant() && value(b.numbers).is_constant()) return std::nullopt;
-    const Roles r = roles_of(node);
+    const Roles r = product_roles(graph_, node);
     for (const Parameter* p : {&a.zero, &a.scale})
       if (p->axis >= 0 && (p->axis != r.rows || conv))
         return leave("scales or zero points of its left operand differ along an axis that is summed");
@@ -335,35 +282,11 @@ class ProductQuantizer {
     zero.known = {0};
   }
 
-  // Sums of the right numbers over the terms of a product, one for each column, where they are constant and the same
-  // for all batches.
-  std::optional<std::vector<double>> column_sums(ValueId id, const Roles& r, bool conv) const {
-    const Value& w = value(id);
-    if (!w.is_constant()) return std::nullopt;
-    const auto axis = static_cast<size_t>(r.columns);
-    if (!conv && element_count(w.shape) != w.shape[axis] * w.shape[static_cast<size_t>(r.b_sum)]) return std::nullopt;
-    const std::vector<std::byte> bytes = bytes_of(w);
-    const Shape strides = dense_strides(w.shape);
-    std::vector<double> sums(static_cast<size_t>(w.shape[axis]), 0.0);
-    for (size_t i = 0; i < bytes.size(); ++i)
-      sums[static_cast<size_t>(static_cast<int64_t>(i) / strides[axis] % w.shape[axis])] +=
-          static_cast<int8_t>(bytes[i]);
-    return sums;
-  }
-
-  // bias - za sums + terms za zb, where all of that is known. za is one number.
-  static void add_constant_part(std::vector<double>& bias, const Zero& za, const Zero& zb,
-                                const std::vector<double>& sums, double terms) {
-    bias.resize(sums.size(), 0.0);
-    for (size_t i = 0; i < sums.size(); ++i)
-      bias[i] += za.known[0] * (terms * zb.known[zb.known.size() == 1 ? 0 : i] - sums[i]);
-  }
-
   ValueId convolution(const Node& node, ValueId x, ValueId w, const Zero& za, const Zero& zb, const Roles& r,
                       std::vector<double> bias) {
     auto attrs = node.as<ConvAttrs>();
     const bool known = za.computed == kNone;
-    std::optional<std::vector<double>> sums = column_sums(w, r, true);
+    std::optional<std::vector<double>> sums = column_sums(graph_, w, r, true);
     // Channels at the zero point, so that groups of neighbors are whole.
     double terms = r.terms;
     const int64_t channels = shape(x)[1];
@@ -431,7 +354,7 @@ class ProductQuantizer {
 
   ValueId matrices(const Node& node, ValueId a, ValueId b, const Zero& za, const Zero& zb, const Roles& r,
                    std::vector<double> bias) {
-    std::optional<std::vector<double>> sums = column_sums(b, r, false);
+    std::optional<std::vector<double>> sums = column_sums(graph_, b, r, false);
     const bool folds = za.computed == kNone && za.known.size() == 1 && zb.computed == kNone && sums;
     if (folds) add_constant_part(bias, za, zb, *sums, r.terms);
     const bool adds = std::any_of(bias.begin(), bias.end(), [](double v) { return v != 0; });

@@ -286,6 +286,7 @@ bool takes_counts(const std::string& domain, const std::string& op) {
                                                    "Tanh",
                                                    "TopK",
                                                    "Transpose",
+                                                   "Unique",
                                                    "Unsqueeze",
                                                    "Where",
                                                    "Xor"};

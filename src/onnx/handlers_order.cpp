@@ -451,60 +451,6 @@ Result<void> import_compress(NodeContext& c) {
   return c.finish(Op::kGather, graph::AxisAttrs{axis}, {x, indices});
 }
 
-Result<void> import_unique(NodeContext& c) {
-  TCC_TRY(const graph::Value* known, c.known_input(0, "the data"));
-  TCC_TRY(const bool sorted, c.get_flag("sorted", true));
-  if (known->elements() > kMaxTable) return refuse(Refusal::kTooLarge, "{} elements", known->elements());
-  const graph::Value x = *known;  // constants made below move it
-  Shape shape = x.shape;
-  int64_t axis = 0;
-  if (c.has_attribute("axis")) {
-    TCC_TRY(axis, c.get_axis(0, c.rank(0)));
-  } else {
-    shape = {x.elements()};
-  }
-  const auto at = static_cast<size_t>(axis);
-  const std::vector<double> data = graph::constant_doubles(*x.constant, x.dtype, x.elements());
-  const int64_t extent = shape[at], inner = graph::element_count(Shape(shape.begin() + axis + 1, shape.end()));
-  const int64_t outer = extent * inner == 0 ? 0 : x.elements() / (extent * inner);
-  // What is unique is a slice across the axis.
-  std::vector<std::vector<double>> slices(static_cast<size_t>(extent));
-  for (int64_t i = 0; i < extent; ++i)
-    for (int64_t o = 0; o < outer; ++o)
-      for (int64_t k = 0; k < inner; ++k)
-        slices[static_cast<size_t>(i)].push_back(data[static_cast<size_t>((o * extent + i) * inner + k)]);
-  std::map<std::vector<double>, int64_t> number;  // of a slice, in the order of their values
-  for (const auto& slice : slices) number.emplace(slice, 0);
-  int64_t next = 0;
-  for (auto& [slice, n] : number) n = next++;
-  std::vector<int64_t> first(static_cast<size_t>(next), -1), counts(static_cast<size_t>(next), 0), order, place;
-  for (int64_t i = 0; i < extent; ++i) {
-    const auto n = static_cast<size_t>(number.at(slices[static_cast<size_t>(i)]));
-    if (first[n] < 0) {
-      first[n] = i;
-      order.push_back(static_cast<int64_t>(n));
-    }
-    ++counts[n];
-  }
-  if (sorted) std::sort(order.begin(), order.end());
-  place.resize(order.size());
-  for (size_t i = 0; i < order.size(); ++i) place[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  std::vector<int64_t> firsts, inverse, ordered_counts;
-  for (int64_t n : order) {
-    firsts.push_back(first[static_cast<size_t>(n)]);
-    ordered_counts.push_back(counts[static_cast<size_t>(n)]);
-  }
-  for (const auto& slice : slices) inverse.push_back(place[static_cast<size_t>(number.at(slice))]);
-  auto list = [&](const std::vector<int64_t>& v) {
-    return c.constant(DType::kI64, {static_cast<int64_t>(v.size())}, graph::make_constant_i64(v));
-  };
-  const ValueId indices = list(firsts);
-  c.set_output(1, indices);
-  c.set_output(2, list(inverse));
-  c.set_output(3, list(ordered_counts));
-  return c.finish(Op::kGather, graph::AxisAttrs{axis}, {c.emit_reshape(c.input(0), shape), indices});
-}
-
 // --- bits
 // --------------------------------------------------------------------------------------------------------------
 

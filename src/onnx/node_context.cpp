@@ -24,7 +24,6 @@ constexpr int64_t kAlwaysFolded = 1024;                // bytes: shapes and axes
 const char* other_form(const std::string& op) {
   if (op == "NonMaxSuppression") return "; or end the model at its boxes and scores, and suppress outside of it";
   if (op == "NonZero" || op == "Compress") return "; or keep all elements, and choose among them with Where";
-  if (op == "Unique") return "; or keep all elements, in the order of TopK";
   return "";
 }
 }  // namespace

@@ -30,6 +30,23 @@ bool is_map_of_many(const Kernel& k, const Block& block) {
   return true;
 }
 
+// A plain nest of spatial loops around statements that run in order, as those of a sort do.
+bool runs_in_order(const Kernel& k, const Block& block) {
+  const std::vector<Id> loops = schedule::loops_of(k, block.id);
+  if (loops.size() != block.iters.size() || loops.size() < 2 ||
+      schedule::find_block_by_name(k, name_hint(k, block.id)) != block.id)
+    return false;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const Loop* l = find_loop(k.root, loops[i]);
+    const Var* v = as<Var>(block.iters[i].binding);
+    const IterKind kind = i + 1 == loops.size() ? IterKind::kCarried : IterKind::kSpatial;
+    if (v == nullptr || v->id != loops[i] || !is_int(l->extent) || !l->annotations.empty() ||
+        block.iters[i].kind != kind || (i + 1 < loops.size() && l->body->kind == StmtKind::kSeq))
+      return false;
+  }
+  return true;
+}
+
 enum class Form { kLastAxis, kFused, kParallelOnly };
 
 // Does a load walk through memory along another axis than the last when the block's last iterator moves? Single
@@ -294,11 +311,15 @@ bool mark(Schedule& s, const std::string& name, Form form, const target::Target&
 }  // namespace
 
 Ways parallel_vectorize_unroll(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
-  std::vector<std::string> open;
+  std::vector<std::string> open, ordered;
   const int64_t lanes = vector_lanes(target), widest = 2 * options.max_innermost;
   bool fusible = false, vectors = true;
   for (const Block* block : collect_blocks(state.kernel().root)) {
     if (has_scheduled_loop(state.kernel(), block->id)) continue;
+    if (runs_in_order(state.kernel(), *block)) {
+      ordered.push_back(name_hint(state.kernel(), block->id));
+      continue;
+    }
     std::optional<NaiveNest> nest = naive_nest(state.kernel(), *block);
     const bool stores_many = !nest && is_map_of_many(state.kernel(), *block);
     if (!nest && !stores_many) continue;
@@ -307,15 +328,20 @@ Ways parallel_vectorize_unroll(const Schedule& state, const target::Target& targ
     fusible |= stores_many || (!nest->is_reduction() && nest->extents.size() > 1 &&
                                gains_by_fusing(state.kernel(), *block, lanes, widest));
   }
-  if (open.empty()) return {state};
+  Schedule start = state;
+  for (const std::string& name : ordered) {
+    Schedule trial = start;
+    if (mark(trial, name, Form::kParallelOnly, target, options) && trial.ok()) start = std::move(trial);
+  }
+  if (open.empty()) return {start};
   // Beside a tiled anchor what is left over is a small part of the work: one form is enough.
-  bool beside_anchor = open.size() < collect_blocks(state.kernel().root).size();
+  bool beside_anchor = open.size() + ordered.size() < collect_blocks(state.kernel().root).size();
   Ways ways;
   for (Form form : {Form::kLastAxis, Form::kFused, Form::kParallelOnly}) {
     if ((form == Form::kFused && !fusible) || (form == Form::kParallelOnly && vectors) ||
         (form != Form::kLastAxis && beside_anchor))
       continue;
-    Schedule s = state;
+    Schedule s = start;
     for (const std::string& name : open) {
       Schedule trial = s;
       if (mark(trial, name, form, target, options) && trial.ok()) s = std::move(trial);

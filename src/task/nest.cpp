@@ -44,7 +44,8 @@ Type ir_type(graph::DType dtype) {
   TCC_UNREACHABLE();
 }
 
-GroupNest::GroupNest(const graph::Graph& graph, const graph::FusionGroup& group) : graph_(graph), group_(group) {
+GroupNest::GroupNest(const graph::Graph& graph, const graph::FusionGroup& group, const TaskOptions& options)
+    : graph_(graph), group_(group), options_(options) {
   moves_ = graph::op_class(graph.node(group.anchor).op) == graph::OpClass::kMove && group.nodes.size() == 1;
   compute_ = widened(graph.value(group.output).dtype);
   block_constants();

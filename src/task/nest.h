@@ -40,7 +40,7 @@ inline constexpr const char* kAttentionProduct = "gemm1";
 
 class GroupNest {
  public:
-  GroupNest(const graph::Graph& graph, const graph::FusionGroup& group);
+  GroupNest(const graph::Graph& graph, const graph::FusionGroup& group, const TaskOptions& options);
   // The kernel; fills anchor, anchor_block and params of the task too.
   void build(Task& task);
 
@@ -97,7 +97,27 @@ class GroupNest {
   ir::Expr scatter_covers(const ScatterNest& s, const Exprs& at);
   ir::Expr scatter_update(const ScatterNest& s, const Exprs& at, const Exprs& over, ir::Expr predicate);
   ir::Stmt emit_scatter_last(const ScatterNest& s, const std::string& name, const Tensor& out);
+  ir::Expr scatter_combined(graph::ScatterReduction reduction, bool wide_unsigned, ir::Expr x, ir::Expr y);
+  ir::Stmt emit_scatter_in_order(const ScatterNest& s, const std::string& name, const Tensor& out);
   ir::Stmt emit_scatter_reduction(const ScatterNest& s, const std::string& name, const Tensor& out);
+  // sort.cpp
+  struct RowSort;
+  bool sorts_in_order(const graph::TopKAttrs& a, int64_t extent) const;
+  ir::Stmt emit_in_order(const graph::Node& node, const std::string& name, const Tensor& out);
+  ir::Stmt emit_sorted(const graph::Node& node, const std::string& name, const Tensor& out);
+  ir::Stmt emit_selected(const graph::Node& node, const std::string& name, const Tensor& out);
+  void make_sort_buffers(RowSort& s, const graph::Shape& rows, ir::Type key);
+  ir::Expr sort_pad(const graph::TopKAttrs& a, ir::Type key);
+  ir::Stmt fill_row(const RowSort& s, ir::Expr filled, int64_t least, ir::Expr pad, bool numbers);
+  ir::Stmt merge_pass(const RowSort& s, int64_t pass, ir::Expr filled, bool numbered);
+  // Element i of the row that TopK reads, as a number that `<` compares.
+  ir::Expr sort_key(const graph::Node& node, Exprs row, ir::Expr i);
+  // Does an element p come before an element q behind it?
+  ir::Expr comes_before(const graph::TopKAttrs& a, ir::Expr p, ir::Expr q);
+  ir::Expr row_load(const Tensor& t, Exprs row, ir::Expr i);
+  ir::Stmt row_store(const Tensor& t, Exprs row, ir::Expr i, ir::Expr x);
+  ir::Stmt ordered_nest(const std::string& name, const std::vector<NestAxis>& axes,
+                        const std::function<ir::Stmt(const Exprs&)>& body);
   // f() with another compute type.
   template <class F>
   auto computing(ir::Type type, F f) {
@@ -163,6 +183,7 @@ class GroupNest {
 
   const graph::Graph& graph_;
   const graph::FusionGroup& group_;
+  const TaskOptions options_;
   ir::KernelBuilder kernel_;
   bool moves_;        // the group only moves elements
   ir::Type compute_;  // type of the temporaries and the arithmetic of the stage being made

@@ -1,6 +1,6 @@
 // Loops of TopK, of ArgMax and ArgMin, and of Find and Suppress. TopK: the rank of an element is the number of those
 // before it, and the element of rank r is the r-th. Both are reductions over a row, so that work grows with the square
-// of a row's length and every element is independent.
+// of a row's length and every element is independent. sort.cpp does less work, in order.
 #include "nest.h"
 #include "scalar_functions.h"
 
@@ -8,11 +8,18 @@ namespace tcc::task {
 
 using namespace ir;
 
+namespace {
+
+constexpr int64_t kSuppressLanes = 16;
+
+}  // namespace
+
 void GroupNest::plan_top_k(const graph::Node& node) {
   add_stage("top_k", node, false, [this, &node](const std::string& name, const Tensor& out) {
     const auto& a = node.as<graph::TopKAttrs>();
     const auto axis = static_cast<size_t>(a.axis);
     const graph::Shape shape = operand(node.inputs[0]).shape;
+    if (sorts_in_order(a, shape[axis])) return emit_in_order(node, name, out);
     auto with = [&](Exprs at, Expr position) {
       at[axis] = position;
       return at;
@@ -128,32 +135,55 @@ void GroupNest::plan_find(const graph::Node& node) {
 }
 
 // A box that stays hides those behind it that it overlaps. Rows are independent, and only boxes that stay look at
-// others: work grows with their number times the length of a row.
+// others: work grows with their number times the length of a row. In order, corners and areas of neighboring boxes are
+// side by side, and vectors of boxes are hidden.
 void GroupNest::plan_suppress(const graph::Node& node) {
   add_stage("suppress", node, false, [this, &node](const std::string& name, const Tensor& out) {
     const auto& a = node.as<graph::SuppressAttrs>();
     const Tensor boxes = operand(node.inputs[0]), counts = operand(node.inputs[1]);
-    const int64_t extent = out.shape[1];
-    const Tensor hidden = computing(Type::kBool, [&] { return make_temp("hidden", out.shape); });
-    const Tensor kept = computing(Type::kI64, [&] { return make_temp("kept", {out.shape[0]}); });
-    const Stmt show = map_nest("show", axes_of(out.shape), hidden, [&](const Exprs&) { return b().boolean(false); });
-    const Stmt start = map_nest("start", axes_of(kept.shape), kept, [&](const Exprs&) { return b().integer(0); });
-    const Id row_loop = kernel_.new_id("i0"), loop = kernel_.new_id("k"), other_loop = kernel_.new_id("j");
-    const Id row_iter = kernel_.new_id("v0"), iter = kernel_.new_id("vk");
-    const Expr row = b().var(row_iter), i = b().var(iter), j = b().var(other_loop);
-    auto corner = [&](Expr box, int64_t c) {
-      return b().load(*boxes.buffer, std::array<Expr, 3>{row, box, b().integer(c)});
+    const int64_t rows = out.shape[0], extent = out.shape[1], lanes = options_.in_order ? kSuppressLanes : 1;
+    const int64_t groups = (extent + lanes - 1) / lanes, padded = groups * lanes;
+    Tensor corners, areas;
+    if (options_.in_order) {
+      corners = computing(Type::kF32, [&] { return make_temp("corners", {rows, 4, padded}); });
+      areas = computing(Type::kF32, [&] { return make_temp("areas", {rows, padded}); });
+    }
+    auto corner = [&](Expr row, Expr box, int64_t c) {
+      return options_.in_order ? b().load(*corners.buffer, std::array<Expr, 3>{row, b().integer(c), box})
+                               : b().load(*boxes.buffer, std::array<Expr, 3>{row, box, b().integer(c)});
     };
-    auto area = [&](Expr box) {
-      return b().mul(b().sub(corner(box, 2), corner(box, 0)), b().sub(corner(box, 3), corner(box, 1)));
+    auto area = [&](Expr row, Expr box) {
+      return b().mul(b().sub(corner(row, box, 2), corner(row, box, 0)),
+                     b().sub(corner(row, box, 3), corner(row, box, 1)));
     };
+    std::vector<Stmt> nests;
+    if (options_.in_order) {
+      // Boxes behind the last have no area and overlap nothing.
+      nests.push_back(map_nest("corners", axes_of(corners.shape), corners, [&](const Exprs& at) {
+        const Expr real_box = padded == extent ? nullptr : b().lt(at[2], b().integer(extent));
+        return b().load(*boxes.buffer, std::array<Expr, 3>{at[0], at[2], at[1]}, real_box,
+                        real_box == nullptr ? nullptr : b().real(0));
+      }));
+      nests.push_back(
+          map_nest("areas", axes_of(areas.shape), areas, [&](const Exprs& at) { return area(at[0], at[1]); }));
+    }
+    const Tensor hidden = computing(Type::kBool, [&] { return make_temp("hidden", {rows, padded}); });
+    const Tensor kept = computing(Type::kI64, [&] { return make_temp("kept", {rows}); });
+    nests.push_back(map_nest("show", axes_of(hidden.shape), hidden, [&](const Exprs&) { return b().boolean(false); }));
+    nests.push_back(map_nest("start", axes_of(kept.shape), kept, [&](const Exprs&) { return b().integer(0); }));
+    const Id row_loop = kernel_.new_id("i0"), loop = kernel_.new_id("k"), group_loop = kernel_.new_id("group");
+    const Id lane_loop = kernel_.new_id("j"), row_iter = kernel_.new_id("v0"), iter = kernel_.new_id("vk");
+    const Expr row = b().var(row_iter), i = b().var(iter);
+    const Expr j = b().add(b().scale(b().var(group_loop), lanes), b().var(lane_loop));
     auto common = [&](int64_t axis) {
-      const Expr low_i = corner(i, axis), low_j = corner(j, axis), high_i = corner(i, axis + 2),
-                 high_j = corner(j, axis + 2);
-      return b().sub(b().min(high_i, high_j), b().max(low_i, low_j));
+      return b().sub(b().min(corner(row, i, axis + 2), corner(row, j, axis + 2)),
+                     b().max(corner(row, i, axis), corner(row, j, axis)));
+    };
+    auto own_area = [&](Expr box) {
+      return options_.in_order ? b().load(*areas.buffer, std::array<Expr, 2>{row, box}) : area(row, box);
     };
     const Expr height = common(0), width = common(1), shared = b().mul(height, width), none = b().real(0);
-    const Expr share = b().div(shared, b().sub(b().add(area(i), area(j)), shared));
+    const Expr share = b().div(shared, b().sub(b().add(own_area(i), own_area(j)), shared));
     const Expr overlaps = b().logical_and(b().logical_and(b().lt(none, height), b().lt(none, width)),
                                           b().lt(b().real(a.most_overlap), share));
     const std::array<Expr, 2> own{row, i}, other{row, j};
@@ -161,18 +191,21 @@ void GroupNest::plan_suppress(const graph::Node& node) {
     const Expr stays =
         b().logical_and(b().logical_and(b().load(*counts.buffer, own), b().logical_not(b().load(*hidden.buffer, own))),
                         b().lt(number, b().integer(a.most)));
-    const Stmt hide =
-        b().store(hidden.buffer->id, other,
-                  b().logical_or(b().load(*hidden.buffer, other), b().logical_and(b().lt(i, j), overlaps)));
+    // What is hidden of the boxes up to this one no longer matters.
+    const Stmt hide = b().store(hidden.buffer->id, other, b().logical_or(b().load(*hidden.buffer, other), overlaps));
+    const Stmt group =
+        b().loop(lane_loop, b().integer(lanes), hide, lanes > 1 ? LoopKind::kVectorized : LoopKind::kSerial);
+    const Stmt behind = b().if_then(b().lt(i, b().scale(b().offset(b().var(group_loop), 1), lanes)), group);
     const Stmt count = b().store(kept.buffer->id, std::array<Expr, 1>{row}, b().add(number, b().integer(1)));
     const Stmt keep = b().store(out.buffer->id, own, stays);
-    const Stmt then = b().if_then(b().load(*out.buffer, own),
-                                  b().seq(std::array<Stmt, 2>{count, b().loop(other_loop, b().integer(extent), hide)}));
-    const std::array<Iter, 2> iters{Iter{row_iter, IterKind::kSpatial, b().integer(out.shape[0]), b().var(row_loop)},
+    const Stmt then =
+        b().if_then(b().load(*out.buffer, own),
+                    b().seq(std::array<Stmt, 2>{count, b().loop(group_loop, b().integer(groups), behind)}));
+    const std::array<Iter, 2> iters{Iter{row_iter, IterKind::kSpatial, b().integer(rows), b().var(row_loop)},
                                     Iter{iter, IterKind::kCarried, b().integer(extent), b().var(loop)}};
-    Stmt nest = b().block(kernel_.new_id(name.c_str()), iters, b().seq(std::array<Stmt, 2>{keep, then}));
-    nest = b().loop(row_loop, b().integer(out.shape[0]), b().loop(loop, b().integer(extent), nest));
-    return b().seq(std::array<Stmt, 3>{show, start, nest});
+    const Stmt nest = b().block(kernel_.new_id(name.c_str()), iters, b().seq(std::array<Stmt, 2>{keep, then}));
+    nests.push_back(b().loop(row_loop, b().integer(rows), b().loop(loop, b().integer(extent), nest)));
+    return b().seq(nests);
   });
 }
 

@@ -1,8 +1,9 @@
-// Loops of Scatter. Each element of the result looks for its updates: a reduction over all updates that could be its
-// own. So elements are independent, updates of one place come in their order, and no store has an index from memory.
-// Work grows with the product of both counts.
+// Loops of Scatter, in two forms. In order: a copy of the data, then one update after the other, so that work is
+// linear. Else each element of the result looks for its updates: a reduction over all updates that could be its own.
+// Elements are independent then, and no store has an index from memory, but work grows with the product of both counts.
 #include "nest.h"
 #include "scalar_functions.h"
+#include "tcc/support/check.h"
 
 namespace tcc::task {
 
@@ -139,6 +140,96 @@ Stmt GroupNest::emit_scatter_reduction(const ScatterNest& s, const std::string& 
   return b().seq(std::array<Stmt, 2>{collect, combine});
 }
 
+Expr GroupNest::scatter_combined(ScatterReduction reduction, bool wide_unsigned, Expr x, Expr y) {
+  const bool flips = wide_unsigned && (reduction == ScatterReduction::kMax || reduction == ScatterReduction::kMin);
+  auto flip = [&](Expr e) { return flips ? flip_order(b(), e) : e; };
+  // NaN stays, of the data and of the updates.
+  auto better = [&](Expr p, Expr q) {
+    return is_float(y->type) ? b().logical_or(b().lt(p, q), b().ne(y, y)) : b().lt(flip(p), flip(q));
+  };
+  switch (reduction) {
+    case ScatterReduction::kNone:
+      return y;
+    case ScatterReduction::kAdd:
+      return b().add(x, y);
+    case ScatterReduction::kMul:
+      return b().mul(x, y);
+    case ScatterReduction::kMax:
+      return b().select(better(x, y), y, x);
+    case ScatterReduction::kMin:
+      return b().select(better(y, x), y, x);
+  }
+  TCC_UNREACHABLE();
+}
+
+// Axes that no index moves along are loops around the block, and may run in parallel: of ScatterElements all but the
+// indexed axis and the last one. The others are loops in the block.
+Stmt GroupNest::emit_scatter_in_order(const ScatterNest& s, const std::string& name, const Tensor& out) {
+  const bool rounds = s.attrs.reduction != ScatterReduction::kNone && out.buffer->type != compute_;
+  const Tensor sums = rounds ? make_temp(name, out.shape) : out;
+  const Stmt copy = map_nest("copy", axes_of(out.shape), sums, [&](const Exprs& at) { return read(s.data, at); });
+  std::vector<NestAxis> outer;
+  std::vector<size_t> outer_axes;
+  for (size_t i = 0; s.elements() && i + 1 < s.indices.shape.size(); ++i) {
+    if (static_cast<int64_t>(i) == s.attrs.axis) continue;
+    outer.push_back({axes_of(out.shape)[i].name, s.indices.shape[i]});
+    outer_axes.push_back(i);
+  }
+  const Stmt put = ordered_nest(name, outer, [&](const Exprs& fixed) {
+    std::vector<std::pair<Id, int64_t>> loops;
+    auto add_loop = [&](const char* hint, int64_t extent) {
+      loops.emplace_back(kernel_.new_id(hint), extent);
+      return b().var(loops.back().first);
+    };
+    auto wrap_loops = [&](Stmt body, size_t first) {
+      while (loops.size() > first) {
+        body = b().loop(loops.back().first, b().integer(loops.back().second), body);
+        loops.pop_back();
+      }
+      return body;
+    };
+    Exprs entry(s.elements() ? s.indices.shape.size() : s.rows.size()), from, to(out.shape.size());
+    for (size_t i = 0; i < outer_axes.size(); ++i) entry[outer_axes[i]] = fixed[i];
+    if (s.elements()) {
+      const auto axis = static_cast<size_t>(s.attrs.axis);
+      entry[axis] = add_loop(s.rows[0].name, s.rows[0].extent);
+      if (entry.back() == nullptr) entry.back() = add_loop("j", s.indices.shape.back());
+      to = from = entry;
+    } else {
+      for (size_t i = 0; i < s.rows.size(); ++i) entry[i] = add_loop(s.rows[i].name, s.rows[i].extent);
+      from = entry;
+    }
+    // Each update finds its place first: a place out of range has no element.
+    const size_t depth = s.elements() ? 1 : s.depth, rows = loops.size();
+    std::vector<Stmt> steps;
+    Expr inside = nullptr;
+    for (size_t d = 0; d < depth; ++d) {
+      const size_t axis = s.elements() ? static_cast<size_t>(s.attrs.axis) : d;
+      Exprs at = entry;
+      if (!s.elements()) at.push_back(b().integer(static_cast<int64_t>(d)));
+      const Tensor place = computing(Type::kI64, [&] { return make_temp("place", {1}); });
+      const Expr index = b().cast(b().load(*s.indices.buffer, at), Type::kI64);
+      const Expr extent = b().integer(s.data.shape[axis]);
+      steps.push_back(row_store(place, {}, b().integer(0),
+                                b().select(b().lt(index, b().integer(0)), b().add(index, extent), index)));
+      to[axis] = row_load(place, {}, b().integer(0));
+      inside = b().logical_and(inside, b().logical_and(b().le(b().integer(0), to[axis]), b().lt(to[axis], extent)));
+    }
+    for (size_t d = s.depth; !s.elements() && d < out.shape.size(); ++d)
+      from.push_back(to[d] = add_loop("j", out.shape[d]));
+    const Expr combined =
+        scatter_combined(s.attrs.reduction, graph::is_wide_unsigned(s.dtype), read(sums, to), read(s.updates, from));
+    const Stmt store = b().store(sums.buffer->id, to, b().cast(combined, sums.buffer->type));
+    const Stmt update = wrap_loops(store, rows);
+    steps.push_back(inside == nullptr ? update : b().if_then(inside, update));
+    return wrap_loops(b().seq(steps), 0);
+  });
+  if (!rounds) return b().seq(std::array<Stmt, 2>{copy, put});
+  const Stmt rounded =
+      map_nest(name + "_rounded", axes_of(out.shape), out, [&](const Exprs& at) { return read(sums, at); });
+  return b().seq(std::array<Stmt, 3>{copy, put, rounded});
+}
+
 void GroupNest::plan_scatter(const graph::Node& node) {
   add_stage("scatter", node, false, [this, &node](const std::string& name, const Tensor& out) {
     ScatterNest s{node.as<graph::ScatterAttrs>(), operand(node.inputs[0]), operand(node.inputs[1]),
@@ -149,6 +240,7 @@ void GroupNest::plan_scatter(const graph::Node& node) {
       s.depth = static_cast<size_t>(s.indices.shape.back());
       for (size_t i = 0; i + 1 < s.indices.shape.size(); ++i) s.rows.push_back({kRowNames[i], s.indices.shape[i]});
     }
+    if (options_.in_order) return emit_scatter_in_order(s, name, out);
     return s.attrs.reduction == ScatterReduction::kNone ? emit_scatter_last(s, name, out)
                                                         : emit_scatter_reduction(s, name, out);
   });

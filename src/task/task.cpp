@@ -92,7 +92,7 @@ Result<Task> make_task(const graph::Graph& graph, const graph::FusionGroup& grou
     }
   }
   Task task;
-  GroupNest(graph, group).build(task);
+  GroupNest(graph, group, options).build(task);
   task.kernel.tf32 = options.tf32 && multiplies_f32(graph, graph.node(group.anchor));
   task.workload = workload_text(graph, group);
   if (task.kernel.tf32) task.workload += " by tf32";

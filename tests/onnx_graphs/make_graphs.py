@@ -28,6 +28,7 @@ WIDE_UNSIGNED = (np.dtype("uint32"), np.dtype("uint64"))
 BOOL = np.dtype("bool")
 EDGES = (math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 9.75)
 LIMIT = 3000  # elements of one value
+LONG = 64  # an axis with more elements is long
 
 SETTINGS = ort.SessionOptions()
 SETTINGS.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -42,10 +43,10 @@ def type_of(dtype):
 
 class Known:
     """A value of the graph. `exact`: every right program computes the same numbers. `either`: with zeros whose sign
-    depends on what a sum begins with, or on which of two zeros is taken."""
+    depends on what a sum begins with, or on which of two zeros is taken. `found`: its shape depends on the inputs."""
 
-    def __init__(self, name, data, exact, either=False):
-        self.name, self.data, self.exact, self.either = name, data, exact, either
+    def __init__(self, name, data, exact, either=False, found=False):
+        self.name, self.data, self.exact, self.either, self.found = name, data, exact, either, found
         self.dtype, self.shape, self.rank = data.dtype, data.shape, data.ndim
 
 
@@ -116,11 +117,15 @@ class Maker:
         self.inputs.append(k)
         return k
 
-    def some(self, accepts=lambda k: True):
-        """A known value, recent ones more often."""
+    def some(self, accepts=lambda k: True, found=False):
+        """A known value, recent ones more often. Long ones are left to the steps that make them: bodies of loops would
+        be repeated too often, and ONNX Runtime's DFT loses digits."""
+        candidates = [k for k in self.known if k.found == found and (found or max(k.shape, default=0) <= LONG)]
+        if not candidates:
+            return None
         for _ in range(14):
-            back = min(self.rng.randrange(len(self.known)), self.rng.randrange(len(self.known)))
-            k = self.known[len(self.known) - 1 - back]
+            back = min(self.rng.randrange(len(candidates)), self.rng.randrange(len(candidates)))
+            k = candidates[len(candidates) - 1 - back]
             if accepts(k):
                 return k
         return None
@@ -144,7 +149,8 @@ class Maker:
         return self.weights(x.dtype, shape, low, high) if low is not None else self.constant(self.numbers(x.dtype, shape))
 
     # --- running ---
-    def add(self, op, inputs, outputs=1, exact=False, ring=False, wild=False, domain="", opset=None, **attributes):
+    def add(self, op, inputs, outputs=1, exact=False, ring=False, wild=False, domain="", opset=None, found=False,
+            **attributes):
         """Appends a node if ONNX Runtime runs it and its results are worth comparing. exact: all inputs exact makes the
         outputs exact; ring: only where the results are short dyadic numbers; wild: infinities may come from finite."""
         if op in ("LpPool", "GlobalLpPool", "ReduceL2", "LpNormalization") and too_small_to_square(inputs[0].data):
@@ -153,9 +159,9 @@ class Maker:
         made = [self.name("v") for _ in range(outputs)]
         node = helper.make_node(op, names, made, domain=domain,
                                 **{k: v for k, v in attributes.items() if v is not None})
-        return self.add_nodes(op, [node], inputs, made, exact, ring, wild)
+        return self.add_nodes(op, [node], inputs, made, exact, ring, wild, found)
 
-    def add_nodes(self, op, nodes, inputs, made, exact=False, ring=False, wild=False):
+    def add_nodes(self, op, nodes, inputs, made, exact=False, ring=False, wild=False, found=False):
         inputs = list({k.name: k for k in inputs if k is not None}.values())
         try:
             results = self.run(nodes, inputs, made)
@@ -184,7 +190,7 @@ class Maker:
         for name, r in zip(made, arrays):
             good = all_exact and (exact or r.dtype not in FLOATS or (ring and short(r)))
             either = r.dtype in FLOATS and bool((r == 0).any()) and (op in EITHER_ZERO or any(k.either for k in inputs))
-            self.known.append(Known(name, r, good, either))
+            self.known.append(Known(name, r, good, either, found))
         return self.known[-len(made):]
 
     def run(self, nodes, inputs, made):
@@ -222,7 +228,7 @@ class Maker:
             return False
         graph = helper.make_graph(
             self.nodes, "random", [helper.make_tensor_value_info(k.name, type_of(k.dtype), k.shape) for k in used],
-            [helper.make_tensor_value_info(k.name, type_of(k.dtype), k.shape) for k in outputs],
+            [helper.make_tensor_value_info(k.name, type_of(k.dtype), None if k.found else k.shape) for k in outputs],
             [numpy_helper.from_array(np.asarray(d), n) for n, d in self.initializers if n in read])
         os.makedirs(folder + "/test_data_set_0")
         with open(folder + "/model.onnx", "wb") as file:
@@ -806,6 +812,111 @@ def scan(m):
         return void(m.add("TopK", [x, m.constant(np.array([k], np.int64))], 2, exact=True, axis=axis, **attributes))
     m.add("CumSum", [x, m.constant(np.array(m.between(-x.rank, x.rank - 1), np.int64))], ring=True,
           exact=x.dtype not in FLOATS, exclusive=m.between(0, 1), reverse=m.between(0, 1))
+
+
+def long_input(m, types):
+    """Of up to LIMIT elements, with ties."""
+    long = m.between(100, LIMIT if m.chance(2) else 600)
+    shape = [(long,), (2, long // 2), (long // 3, 3), (2, long // 6, 3)][m.between(0, 3)]
+    dtype = np.dtype(m.rng.choice(types))
+    most = min(m.rng.choice((3, 40, 1000)), 100 if dtype.itemsize == 1 else 1000)
+    data = m.np.integers(0, most, shape)
+    if dtype in FLOATS:
+        data = data / 4 - m.rng.choice((0, 1, 10))
+        if m.edges:
+            data = np.where(m.np.random(shape) < 0.1, m.np.choice((math.inf, -math.inf, -0.0), shape), data)
+    return m.new_input(data.astype(dtype))
+
+
+@step(2)
+def long_order(m):
+    """Sorts and scatters of more elements than other operators have."""
+    x = long_input(m, (F32, F64, np.int64, np.int32))
+    axis = int(np.argmax(x.shape)) if not m.chance(4) else m.rng.randrange(x.rank)
+    e = x.shape[axis]
+    if m.chance(2) and m.opset >= 11:
+        k = m.rng.choice((1, m.between(1, e), m.between(1, max(1, e // 8)), e))
+        return void(m.add("TopK", [x, m.constant(np.array([k], np.int64))], 2, exact=True, axis=axis,
+                          largest=m.between(0, 1), sorted=1))
+    if m.opset < 18 or np.isinf(x.data.astype(F64)).any():
+        return
+    reduction = m.rng.choice("add max min".split())
+    shape = tuple(m.between(1, s) for s in x.shape)
+    index = np.asarray(m.np.integers(-e, e, shape), np.int64)
+    updates = m.new_input(m.np.integers(-3, 4, shape).astype(x.dtype))
+    m.add("ScatterElements", [x, m.constant(index), updates], exact=reduction != "add" or x.dtype not in FLOATS,
+          ring=True, axis=axis, reduction=reduction)
+
+
+@step(3)
+def find(m):
+    """Results whose number of elements only a run knows."""
+    op = m.rng.choice("NonZero Compress Unique".split())
+    types = (F32, F64, np.int64, np.int8) if op == "Unique" else (F32, np.int64, np.int32)
+    accepts = lambda k: k.exact and k.rank > 0 and k.dtype in [np.dtype(t) for t in types]  # noqa: E731
+    x = long_input(m, types) if m.chance(2) else m.some(accepts)
+    if x is None or (x.dtype in FLOATS and np.isnan(x.data).any()):
+        return  # ONNX Runtime compares NaN as its map happens to
+    if op == "NonZero":
+        return void(m.add(op, [x], exact=True, found=True))
+    axis = m.rng.randrange(x.rank)
+    if op == "Compress":
+        given = m.chance(2)
+        long = x.shape[axis] if given else x.data.size
+        keep = m.np.random(m.between(1, long)) < m.rng.random()
+        return void(m.add(op, [x, m.new_input(keep)], exact=True, found=True, axis=axis if given else None))
+    if m.opset < 11:
+        return
+    given = m.chance(2) and x.data.size // x.shape[axis] <= 16
+    m.add(op, [x], 4, exact=True, found=True, axis=axis if given else None, sorted=m.between(0, 1))
+
+
+@step(5)
+def of_found(m):
+    """What follows from such results."""
+    k = m.some(lambda k: k.rank > 0 and k.dtype in (F32, F64, np.dtype("int64"), np.dtype("int32")), found=True)
+    if k is None:
+        return
+    whole = tuple(range(k.rank))
+    op = m.rng.choice("Abs Neg Cast Add Transpose Concat CumSum TopK ReduceSum ReduceMax ReduceMin ArgMax Shape Gather "
+                      "Unique Where".split())
+    if op in ("Abs", "Neg"):
+        m.add(op, [k], exact=True, found=True)
+    elif op == "Cast" and k.dtype in INTEGERS:
+        m.add(op, [k], exact=True, found=True, to=TensorProto.FLOAT)
+    elif op == "Add":
+        m.add(op, [k, k], exact=k.dtype not in FLOATS, ring=True, found=True)
+    elif op == "Transpose":
+        m.add(op, [k], exact=True, found=True, perm=m.rng.sample(whole, k.rank))
+    elif op == "Concat":
+        m.add(op, [k, k], exact=True, found=True, axis=m.rng.randrange(k.rank))
+    elif op == "CumSum" and m.opset >= 11:
+        m.add(op, [k, m.constant(np.array(m.rng.randrange(k.rank), np.int64))], exact=k.dtype not in FLOATS, ring=True,
+              found=True, reverse=m.between(0, 1))
+    elif op == "TopK" and m.opset >= 11 and k.exact and not np.isnan(k.data.astype(F64)).any():
+        axis = m.rng.randrange(k.rank)
+        m.add(op, [k, m.constant(np.array([m.between(1, k.shape[axis])], np.int64))], 2, exact=True, found=True,
+              axis=axis, largest=m.between(0, 1))
+    elif op == "ReduceSum" and m.opset >= 13:
+        m.add(op, [k], exact=k.dtype not in FLOATS, ring=True, keepdims=m.between(0, 1))
+    elif op in ("ReduceMax", "ReduceMin") and k.exact and m.opset < 18 and (m.opset >= 12 or k.dtype != np.int64):
+        m.add(op, [k], exact=True, keepdims=m.between(0, 1))
+    elif op == "ArgMax" and k.exact and k.dtype != np.int64 and not np.isnan(k.data.astype(F64)).any():
+        m.add(op, [k], exact=True, found=k.rank > 1, axis=m.rng.randrange(k.rank), keepdims=m.between(0, 1))
+    elif op == "Shape":
+        m.add(op, [k], exact=True)
+    elif op == "Gather" and k.dtype in (np.dtype("int64"), np.dtype("int32")) and k.exact:
+        source = long_input(m, (F32, np.int64))
+        if 0 <= k.data.min() and k.data.max() < source.shape[0] and k.data.size * source.data[0].size <= LIMIT:
+            m.add(op, [source, k], exact=True, found=True)
+    elif op == "Unique" and k.exact and m.opset >= 11 and k.dtype != np.int32:
+        if not np.isnan(k.data.astype(F64)).any():
+            m.add(op, [k], 4, exact=True, found=True, sorted=m.between(0, 1))
+    elif op == "Where" and k.exact:
+        zero = m.constant(np.array(0, k.dtype))
+        m.add_nodes("Where", [helper.make_node("Greater", [k.name, zero.name], [a := m.name("v")]),
+                              helper.make_node("Where", [a, k.name, zero.name], [b := m.name("v")])], [k, zero], [b],
+                    exact=True, found=True)
 
 
 @step(3)

@@ -3,6 +3,7 @@
 
 #include "run_kernel.h"
 #include "tcc/graph/passes.h"
+#include "tcc/ir/query.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
 #include "tcc/space/space.h"

@@ -32,6 +32,7 @@ inline std::vector<double> shifted_range(std::vector<double> values, DType dtype
 struct Model {
   Graph g;
   std::map<ValueId, std::vector<double>> data;
+  task::TaskOptions options;
 
   ValueId input(DType dtype, Shape shape, std::vector<double> values) {
     REQUIRE(static_cast<int64_t>(values.size()) == graph::element_count(shape));
@@ -50,7 +51,7 @@ struct Model {
     g.add_output(y, "y");
     auto groups = graph::fuse(g);
     REQUIRE(groups.size() == 1);
-    auto task = task::make_task(g, groups[0]);
+    auto task = task::make_task(g, groups[0], options);
     REQUIRE(task.has_value());
     INFO(task->workload << "\n" << ir::print(task->kernel));
     REQUIRE(ir::verify(task->kernel).empty());

@@ -1,0 +1,129 @@
+// Sorts and scatters whose loops run in order.
+#include "one_group.h"
+
+namespace tcc::task_test {
+
+namespace {
+
+using Doubles = std::vector<double>;
+
+// Numbers with many ties that are neither sorted nor periodic.
+Doubles scattered(int64_t count, int64_t different, bool edges) {
+  Doubles x;
+  uint64_t state = 7;
+  for (int64_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const auto draw = static_cast<int64_t>(state >> 33);
+    x.push_back(static_cast<double>(draw % different));
+    if (edges && draw % 11 == 0) x.back() = NAN;
+    if (edges && draw % 13 == 0) x.back() = draw % 2 == 0 ? INFINITY : -INFINITY;
+    if (edges && draw % 17 == 0) x.back() = -0.0;
+  }
+  return x;
+}
+
+void check_top_k(DType dtype, const Shape& shape, graph::TopKAttrs attrs, const Doubles& x) {
+  INFO(graph::dtype_name(dtype) << " " << graph::shape_text(shape) << " k " << attrs.k << " axis " << attrs.axis
+                                << (attrs.largest ? " largest" : " least"));
+  Model m;
+  m.options.in_order = true;
+  m.check(m.node(Op::kTopK, attrs, {m.input(dtype, shape, x)}), 0);
+}
+
+}  // namespace
+
+TEST_CASE("sorted in order: ties keep their order, NaN is the greatest, of every length") {
+  for (bool largest : {true, false}) {
+    for (int64_t extent : {129, 192, 200, 256, 257})
+      for (int64_t k : {int64_t{1}, extent / 4, extent / 4 + 1, extent})
+        check_top_k(DType::kF32, {extent}, {0, k, largest}, scattered(extent, 40, true));
+    for (int64_t axis : {0, 1, 2}) {
+      Shape shape{2, 3, 2};
+      shape[static_cast<size_t>(axis)] = 150;
+      const int64_t count = graph::element_count(shape);
+      for (int64_t k : {7, 150}) check_top_k(DType::kF32, shape, {axis, k, largest}, scattered(count, 60, true));
+    }
+    // All elements of a rising row come before those so far.
+    for (bool rises : {true, false}) {
+      Doubles x;
+      for (int64_t i = 0; i < 300; ++i) x.push_back(static_cast<double>(rises ? i : -i));
+      for (int64_t k : {5, 40, 300}) check_top_k(DType::kF32, {300}, {0, k, largest}, x);
+    }
+  }
+}
+
+TEST_CASE("sorted in order: all types of elements") {
+  for (DType dtype : {DType::kF16, DType::kBF16, DType::kF64, DType::kI8, DType::kU8, DType::kI16, DType::kU16,
+                      DType::kI32, DType::kU32, DType::kI64, DType::kU64}) {
+    Doubles x = scattered(400, 90, graph::is_float(dtype));
+    if (dtype == DType::kU32 || dtype == DType::kU64)
+      for (size_t i = 0; i < x.size(); i += 3) x[i] += dtype == DType::kU32 ? 0x1p31 : 0x1p63;
+    if (dtype == DType::kI8 || dtype == DType::kI64)
+      for (size_t i = 0; i < x.size(); i += 3) x[i] -= 50;
+    for (bool largest : {true, false})
+      for (int64_t k : {9, 101, 200}) check_top_k(dtype, {2, 200}, {1, k, largest}, x);
+  }
+}
+
+TEST_CASE("boxes that stay are the same in order") {
+  for (int64_t count : {5, 16, 37}) {
+    Doubles corners = scattered(2 * count * 4, 20, false), counts = scattered(2 * count, 5, false);
+    for (size_t i = 0; i < corners.size(); i += 4)  // some boxes are empty or turned inside out
+      for (size_t c = 0; c < 2; ++c) corners[i + c + 2] += corners[i + c] / 2;
+    for (double& c : counts) c = c > 0 ? 1 : 0;
+    for (double overlap : {0.0, 0.3, 0.7})
+      for (int64_t most : {int64_t{0}, int64_t{3}, count}) {
+        Doubles kept[2];
+        for (bool in_order : {false, true}) {
+          Model m;
+          m.options.in_order = in_order;
+          kept[in_order ? 1 : 0] =
+              m.check(m.node(Op::kSuppress, graph::SuppressAttrs{most, overlap},
+                             {m.input(DType::kF32, {2, count, 4}, corners), m.input(DType::kBool, {2, count}, counts)}),
+                      0);
+        }
+        CHECK(kept[0] == kept[1]);
+      }
+  }
+}
+
+TEST_CASE("scatters in order agree with their definition") {
+  using graph::ScatterReduction;
+  for (ScatterReduction reduction : {ScatterReduction::kNone, ScatterReduction::kAdd, ScatterReduction::kMul,
+                                     ScatterReduction::kMax, ScatterReduction::kMin}) {
+    for (DType dtype : {DType::kF32, DType::kF16, DType::kF64, DType::kI8, DType::kU32, DType::kI64, DType::kU64}) {
+      INFO(graph::dtype_name(dtype) << " reduction " << static_cast<int>(reduction));
+      const bool edges = graph::is_float(dtype) && reduction != ScatterReduction::kMul;
+      for (int64_t axis : {0, 1, 2}) {
+        Model m;
+        m.options.in_order = true;
+        // Indices of 4 elements along the axis, some of them twice, some negative, some out of range.
+        Doubles at;
+        for (double v : scattered(24, 11, false)) at.push_back(v - 5);
+        const auto data = m.input(dtype, {4, 4, 5}, scattered(80, 5, edges));
+        const auto indices = m.input(axis == 1 ? DType::kI32 : DType::kI64, {2, 3, 4}, at);
+        const auto updates = m.input(dtype, {2, 3, 4}, scattered(24, 4, edges));
+        m.check(m.node(Op::kScatter, graph::ScatterAttrs{axis, reduction}, {data, indices, updates}), 0);
+      }
+      for (int64_t depth : {1, 2}) {
+        Model m;
+        m.options.in_order = true;
+        Doubles at;
+        for (double v : scattered(6 * depth, 8, false)) at.push_back(v - 4);
+        const auto data = m.input(dtype, {3, 4, 5}, scattered(60, 5, edges));
+        const auto indices = m.input(DType::kI64, {2, 3, depth}, at);
+        const Shape shape = depth == 1 ? Shape{2, 3, 4, 5} : Shape{2, 3, 5};
+        const auto updates = m.input(dtype, shape, scattered(graph::element_count(shape), 4, edges));
+        m.check(m.node(Op::kScatter, graph::ScatterAttrs{-1, reduction}, {data, indices, updates}), 0);
+      }
+    }
+  }
+  Model b;
+  b.options.in_order = true;
+  const auto data = b.input(DType::kBool, {3}, {0, 1, 0}), at = b.input(DType::kI64, {1}, {-1});
+  CHECK(b.check(b.node(Op::kScatter, graph::ScatterAttrs{0, ScatterReduction::kNone},
+                       {data, at, b.input(DType::kBool, {1}, {1})}),
+                0) == Doubles{0, 1, 1});
+}
+
+}  // namespace tcc::task_test
