@@ -108,6 +108,28 @@ TEST_CASE("stores go through the caches where that is asked for or must be", "[c
   CHECK(count(assembly(t.lowered(annotated(t, root, AnnotationKey::kNonTemporal, 1)), v3), "movnt") == 0);
 }
 
+TEST_CASE("weights are asked for where a network has driven them out of the caches", "[codegen]") {
+  // 64 rows of 256 bytes: four lines, 12 KB ahead.
+  for (int64_t rows : {64, 1024}) {
+    Nest t;
+    const ir::Buffer *x = t.input("x", Type::kF32, {rows}), *y = t.output("y", Type::kF32, {rows, 64});
+    const ir::Buffer* w = t.buffer("w", Type::kF32, {rows, 64}, ir::BufferRole::kWeight);
+    ir::Kernel kernel = t.lowered(t.loop(rows, LoopKind::kSerial, [&](ir::Expr i) {
+      return t.loop(64, LoopKind::kVectorized, [&](ir::Expr v) {
+        return t.store(y, {i, v}, t.b().mul(t.load(x, {i}), t.load(w, {i, v})));
+      });
+    }));
+    HostOptions options;
+    options.want_ir = true;
+    Compiled code = compile(after_pass(kernel, host(), "plan_hints"), host(), options);
+    CHECK(count(code.artifact.source, "call void @llvm.prefetch") == (rows == 64 ? 0 : 4));
+    const auto n = static_cast<size_t>(rows);
+    Aligned<float> a(n, 3), b(n * 64, 2), out(n * 64);
+    code.run({a.data(), out.data(), b.data()});
+    CHECK(std::all_of(out.begin(), out.end(), [](float f) { return f == 6; }));
+  }
+}
+
 TEST_CASE("prefetches of the lines of a later iteration", "[codegen]") {
   // A row of 96 floats is six lines, read and written: twelve a row. Two rows ahead.
   Nest t;

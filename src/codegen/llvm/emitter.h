@@ -130,6 +130,7 @@ class Emitter {
   void stream(llvm::StoreInst* store);
   void fence_streams();
   void prefetch(const ir::Loop& l);
+  void prefetch(const ir::Loop& l, int64_t distance, int64_t most, bool weights);
 
   // --- instructions of the table (instr_call.cpp) ---
   void instr_call(const ir::InstrCall& call);

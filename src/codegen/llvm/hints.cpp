@@ -6,7 +6,7 @@
 // runs is decided by their addresses. Such stores are weakly ordered: the launch ends with a fence.
 //
 // `prefetch(d)` with `prefetch_lines(n)` on a loop: iteration i asks for the cache lines that iteration i + d will read
-// and write, of each access that takes at most n.
+// and write, of each access that takes at most n. `prefetch_weights(d)`: the same of weights alone.
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
@@ -23,6 +23,7 @@ namespace {
 using llvm::Value;
 
 constexpr int64_t kStreamAlignment = 64;
+constexpr int64_t kAllLines = 64;  // plan_hints asks for no more
 
 }  // namespace
 
@@ -90,13 +91,20 @@ void Emitter::fence_streams() {
 }
 
 void Emitter::prefetch(const ir::Loop& l) {
-  const int64_t distance = ir::annotation_or(l, ir::AnnotationKey::kPrefetch, 0);
+  if (lane_range_.id != ir::kNoId) return;
   const int64_t most = ir::annotation_or(l, ir::AnnotationKey::kPrefetchLines, 0);
-  if (distance <= 0 || most <= 0 || lane_range_.id != ir::kNoId) return;
+  if (most > 0) prefetch(l, ir::annotation_or(l, ir::AnnotationKey::kPrefetch, 0), most, false);
+  prefetch(l, ir::annotation_or(l, ir::AnnotationKey::kPrefetchWeights, 0), kAllLines, true);
+}
+
+void Emitter::prefetch(const ir::Loop& l, int64_t distance, int64_t most, bool weights) {
+  if (distance <= 0) return;
   std::set<std::tuple<ir::Id, uint64_t, int64_t>> asked;
+  const auto is_meant = [&](ir::Id id) {
+    return is_memory(id) && (!weights || slots_.at(id).buffer->role == ir::BufferRole::kWeight);
+  };
   for (const analysis::LinesAhead& lines :
-       analysis::lines_ahead(ib_, kernel_, ranges_, l, distance, target_.cpu.cache_line_bytes,
-                             [this](ir::Id id) { return is_memory(id); })) {
+       analysis::lines_ahead(ib_, kernel_, ranges_, l, distance, target_.cpu.cache_line_bytes, is_meant)) {
     if (std::ssize(lines.starts) > most) continue;
     for (int64_t o : lines.starts) {
       if (!asked.insert({lines.buffer->id, lines.uniform->hash, o}).second) continue;

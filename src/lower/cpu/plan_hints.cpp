@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lower/check_limits.h"
 #include "lower/cpu/loop_forms.h"
 #include "tcc/analysis/memory_hints.h"
 
@@ -11,6 +12,9 @@ namespace {
 using namespace ir;
 
 constexpr int64_t kMaxLines = 32;  // of one access in one iteration
+// Weights: how far ahead they are asked for, how many lines of them an iteration may ask for, and how large a tensor is
+// that other kernels have driven out of the first-level cache.
+constexpr int64_t kBytesAhead = 12 << 10, kMaxWeightLines = 64, kLargeWeights = 32 << 10;
 
 class HintPlanner {
  public:
@@ -30,7 +34,8 @@ class HintPlanner {
     const bool keeps_stores = !streams && writes_past_caches(*l);
     const int64_t lines = lanes ? 0 : prefetched_lines(*l);
     Stmt body = rewrite(l->body, streams || keeps_stores, lanes);
-    if (!has_hints(*l)) return b_.with_body(*l, body);
+    const int64_t ahead = lanes ? 0 : weights_ahead(*l);
+    if (!has_hints(*l) && ahead == 0) return b_.with_body(*l, body);
     std::vector<Annotation> annotations;
     for (const Annotation& a : l->annotations) {
       const bool drops = (a.key == AnnotationKey::kNonTemporal && !keeps_stores) ||
@@ -38,6 +43,7 @@ class HintPlanner {
       if (!drops) annotations.push_back(a);
     }
     if (lines > 0) annotations.push_back({AnnotationKey::kPrefetchLines, b_.integer(lines)});
+    if (ahead > 0) annotations.push_back({AnnotationKey::kPrefetchWeights, b_.integer(ahead)});
     return b_.loop(l->id, l->extent, body, l->loop_kind, l->axis, annotations);
   }
 
@@ -65,6 +71,31 @@ class HintPlanner {
          analysis::lines_ahead(b_, kernel_, ranges_, l, distance, line_bytes_, [this](Id id) { return in_memory(id); }))
       if (const int64_t n = std::ssize(access.starts); n <= kMaxLines) most = std::max(most, n);
     return most;
+  }
+
+  // Iterations of an innermost loop after which it reads what is kBytesAhead further on in the weights; 0: it reads no
+  // weights, or the schedule says what it asks for.
+  int64_t weights_ahead(const Loop& l) {
+    if (l.loop_kind != LoopKind::kSerial || has_annotation(l, AnnotationKey::kPrefetch)) return 0;
+    bool innermost = true;
+    visit(l.body, [&](Stmt s) {
+      const Loop* inner = as<Loop>(s);
+      innermost &= inner == nullptr ||
+                   (inner->loop_kind != LoopKind::kSerial && !has_annotation(*inner, AnnotationKey::kPrefetch));
+      return innermost;
+    });
+    if (!innermost) return 0;
+    int64_t most = 0;
+    for (const analysis::LinesAhead& access :
+         analysis::lines_ahead(b_, kernel_, ranges_, l, 1, line_bytes_, [this](Id id) { return is_large_weight(id); }))
+      if (const int64_t n = std::ssize(access.starts); n <= kMaxWeightLines) most = std::max(most, n);
+    return most == 0 ? 0 : std::max<int64_t>(kBytesAhead / (most * line_bytes_), 1);
+  }
+  bool is_large_weight(Id id) const {
+    const Buffer* buffer = kernel_.buffer(id);
+    if (buffer == nullptr || buffer->role != BufferRole::kWeight) return false;
+    const Legal<int64_t> bytes = storage_bytes(kernel_, *buffer);
+    return bytes && *bytes >= kLargeWeights;
   }
 
   const Kernel& kernel_;
