@@ -10,7 +10,7 @@ struct Run {
   int64_t start, step, count;
 };
 
-// At most so many runs are worth copies of their own. Padding by mirrored or repeated elements has three.
+// More runs are not worth copies of their own. Padding by mirrored or repeated elements has three.
 constexpr size_t kMaxRuns = 4;
 
 // Empty: there are more runs than kMaxRuns.

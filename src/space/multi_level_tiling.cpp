@@ -116,7 +116,7 @@ struct Tiler {
   }
 
   // An operand whose rows run along the sum is read across them by the vectors' lanes: registers transpose as many
-  // columns of it as this, where loads of single elements would be several times slower. 0: there is none.
+  // columns of it as this, where loads of single elements would be several times slower. 0: no operand does so.
   int64_t transposed_width(size_t i) const {
     const auto v = static_cast<size_t>(plan.v);
     const bool across = plan.v >= 0 && std::any_of(nest.operands.begin(), nest.operands.end(), [&](const auto& o) {

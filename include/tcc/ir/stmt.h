@@ -64,7 +64,7 @@ inline bool is_thread(Axis a) {
 //   cooperative_fetch: the threads of a block share the loop's copies, this many elements a thread and round.
 //   min_threads: a grid loop whose blocks have fewer threads is rejected.
 //   prefetch, nontemporal: hints to the CPU emitter. prefetch_lines: accesses of more cache lines ask for none.
-//   prefetch_weights: weights are asked for so many iterations ahead.
+//   prefetch_weights: weights are asked for this many iterations ahead.
 //   launch_bounds: this many blocks are resident on a multiprocessor.
 //   tail: what becomes of the predicates that a non-dividing tile puts on the loop (TailMode).
 //   tree_reduce: the iterations of a loop that combines values into one place may be combined in any order; on a loop
