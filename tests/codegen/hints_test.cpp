@@ -115,9 +115,8 @@ TEST_CASE("weights are asked for where a network has driven them out of the cach
     const ir::Buffer *x = t.input("x", Type::kF32, {rows}), *y = t.output("y", Type::kF32, {rows, 64});
     const ir::Buffer* w = t.buffer("w", Type::kF32, {rows, 64}, ir::BufferRole::kWeight);
     ir::Kernel kernel = t.lowered(t.loop(rows, LoopKind::kSerial, [&](ir::Expr i) {
-      return t.loop(64, LoopKind::kVectorized, [&](ir::Expr v) {
-        return t.store(y, {i, v}, t.b().mul(t.load(x, {i}), t.load(w, {i, v})));
-      });
+      return t.loop(64, LoopKind::kVectorized,
+                    [&](ir::Expr v) { return t.store(y, {i, v}, t.b().mul(t.load(x, {i}), t.load(w, {i, v}))); });
     }));
     HostOptions options;
     options.want_ir = true;
