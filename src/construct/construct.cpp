@@ -37,13 +37,19 @@ uint64_t kind_of(const TileNest& nest) {
   return h;
 }
 
-// Innermost factors have a limit, which tiles of axes that a nest has in several blocks do not know.
-bool keeps_limits(const schedule::Trace& trace, std::span<const int64_t> decisions) {
-  return std::all_of(trace.instructions.begin(), trace.instructions.end(), [&](const schedule::Instruction& in) {
-    if (in.op != schedule::Op::kSamplePerfectTile || in.decision_length < 2) return true;
-    return decisions[static_cast<size_t>(in.decision + in.decision_length - 1)] <=
-           schedule::integer(in, "max_innermost");
-  });
+// Innermost factors have a limit, which tiles of axes that a nest has in several blocks do not know. The next factor
+// takes what is beyond it.
+void keep_limits(const schedule::Trace& trace, std::vector<int64_t>& decisions) {
+  for (const schedule::Instruction& in : trace.instructions) {
+    if (in.op != schedule::Op::kSamplePerfectTile || in.decision_length < 2) continue;
+    const auto last = static_cast<size_t>(in.decision + in.decision_length - 1);
+    const int64_t limit = schedule::integer(in, "max_innermost"), whole = decisions[last];
+    if (whole <= limit) continue;
+    int64_t kept = std::max<int64_t>(limit, 1);
+    while (whole % kept != 0) --kept;
+    decisions[last] = kept;
+    decisions[last - 1] *= whole / kept;
+  }
 }
 
 class Builder {
@@ -121,7 +127,7 @@ class Builder {
     for (const Candidate& c : same) {
       const Problem problem(c.nest, target_, options_.threads, 1);
       Program program{c.trace, problem.decisions(tiles, traces_[c.trace].decisions), problem.seconds(tiles)};
-      if (!keeps_limits(traces_[c.trace], program.decisions)) continue;
+      keep_limits(traces_[c.trace], program.decisions);
       uint64_t h = c.trace;
       for (int64_t d : program.decisions) h = combine_hash(h, static_cast<uint64_t>(d));
       if (seen_.insert(h).second) programs_.push_back(std::move(program));

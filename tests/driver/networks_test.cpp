@@ -35,13 +35,14 @@ TEST_CASE("networks stay within their numbers of tasks and need no transposes") 
   struct Case {
     const char* model;
     size_t most;
+    int64_t slices;  // the first token, of a tensor that is an output of the network, too
   };
-  for (const Case& c : {Case{"zoo:resnet50", 30}, {"zoo:mobilenet_v2", 32}, {"zoo:bert-tiny", 14}}) {
+  for (const Case& c : {Case{"zoo:resnet50", 30, 0}, {"zoo:mobilenet_v2", 32, 0}, {"zoo:bert-tiny", 14, 1}}) {
     INFO(c.model);
     const Program program = program_of(c.model);
     CHECK(program.tasks.tasks.size() <= c.most);
     CHECK(count(program.graph, graph::Op::kTranspose) == 0);
-    CHECK(count(program.graph, graph::Op::kSlice) == 0);
+    CHECK(count(program.graph, graph::Op::kSlice) == c.slices);
   }
 }
 

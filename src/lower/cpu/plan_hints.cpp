@@ -73,15 +73,15 @@ class HintPlanner {
     return most;
   }
 
+  static bool asks_ahead(const Loop& l) { return annotation_or(l, AnnotationKey::kPrefetch, 0) > 0; }
   // Iterations of an innermost loop after which it reads what is kBytesAhead further on in the weights; 0: it reads no
   // weights, or the schedule says what it asks for.
   int64_t weights_ahead(const Loop& l) {
-    if (l.loop_kind != LoopKind::kSerial || has_annotation(l, AnnotationKey::kPrefetch)) return 0;
+    if (l.loop_kind != LoopKind::kSerial || asks_ahead(l)) return 0;
     bool innermost = true;
     visit(l.body, [&](Stmt s) {
       const Loop* inner = as<Loop>(s);
-      innermost &= inner == nullptr ||
-                   (inner->loop_kind != LoopKind::kSerial && !has_annotation(*inner, AnnotationKey::kPrefetch));
+      innermost &= inner == nullptr || (inner->loop_kind != LoopKind::kSerial && !asks_ahead(*inner));
       return innermost;
     });
     if (!innermost) return 0;
