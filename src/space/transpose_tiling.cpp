@@ -23,8 +23,8 @@ namespace {
 constexpr int64_t kMaxRows = 16;  // squares of more rows need more registers than there are
 
 constexpr int64_t kBlockBytes = 512;
-constexpr int64_t kFewSets =
-    2048;  // lines that are a multiple of it apart share two of the 64 sets of a first-level cache
+// Bytes between lines of which a first-level cache of 64 sets keeps all in two.
+constexpr int64_t kFewSets = 2048;
 
 enum class Order { kAlongResult, kAlongOperand, kBlocks };
 

@@ -43,6 +43,24 @@ std::pair<int, int> squares_and_conditions(const ir::Kernel& k) {
   return {squares, conditions};
 }
 
+// The program of the trace, lowered to a nest and further, computes `want` with whole squares and no condition.
+void check_squares(const task::Task& t, const schedule::Trace& trace, const target::Target& target,
+                   const std::vector<double>& want) {
+  INFO(schedule::print_trace(trace));
+  auto arena = std::make_shared<Arena>();
+  std::vector<int64_t> decisions = trace.decisions;
+  ir::Legal<ir::Kernel> k = schedule::replay(trace, decisions, t.kernel, arena, &decisions);
+  REQUIRE(k);
+  ir::Legal<ir::Kernel> nest = lower::lower(*k, target, ir::Stage::kNest, arena);
+  REQUIRE(nest);
+  CHECK(run_kernel(*nest) == want);
+  ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
+  REQUIRE(lowered);
+  INFO(ir::print(*lowered));
+  CHECK(squares_and_conditions(*lowered) == std::pair(1, 0));
+  CHECK(run_kernel(*lowered) == want);
+}
+
 }  // namespace
 
 TEST_CASE("transposes of any extents are whole squares in registers", "[space]") {
@@ -65,21 +83,7 @@ TEST_CASE("transposes of any extents are whole squares in registers", "[space]")
         const std::vector<double> want = run_kernel(t.kernel);
         const std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
         CHECK(traces.size() >= 2);
-        for (const schedule::Trace& trace : traces) {
-          INFO(schedule::print_trace(trace));
-          auto arena = std::make_shared<Arena>();
-          std::vector<int64_t> decisions = trace.decisions;
-          ir::Legal<ir::Kernel> k = schedule::replay(trace, decisions, t.kernel, arena, &decisions);
-          REQUIRE(k);
-          ir::Legal<ir::Kernel> nest = lower::lower(*k, target, ir::Stage::kNest, arena);
-          REQUIRE(nest);
-          CHECK(run_kernel(*nest) == want);
-          ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
-          REQUIRE(lowered);
-          INFO(ir::print(*lowered));
-          CHECK(squares_and_conditions(*lowered) == std::pair(1, 0));
-          CHECK(run_kernel(*lowered) == want);
-        }
+        for (const schedule::Trace& trace : traces) check_squares(t, trace, target, want);
       }
   }
 }
@@ -103,18 +107,7 @@ TEST_CASE("large transposes are made in blocks, with whole ones at the ends of o
     const std::vector<double> want = run_kernel(t.kernel);
     const std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
     CHECK(traces.size() == c.sketches);
-    for (const schedule::Trace& trace : traces) {
-      INFO(schedule::print_trace(trace));
-      auto arena = std::make_shared<Arena>();
-      std::vector<int64_t> decisions = trace.decisions;
-      ir::Legal<ir::Kernel> k = schedule::replay(trace, decisions, t.kernel, arena, &decisions);
-      REQUIRE(k);
-      ir::Legal<ir::Kernel> lowered = lower::lower(*k, target, ir::Stage::kLowered, arena);
-      REQUIRE(lowered);
-      INFO(ir::print(*lowered));
-      CHECK(squares_and_conditions(*lowered) == std::pair(1, 0));
-      CHECK(run_kernel(*lowered) == want);
-    }
+    for (const schedule::Trace& trace : traces) check_squares(t, trace, target, want);
   }
 }
 

@@ -9,6 +9,9 @@
 
 namespace tcc::analysis {
 
+// Cache lines of a weight that one iteration asks for ahead, at most (AnnotationKey::kPrefetchWeights).
+inline constexpr int64_t kMaxWeightLines = 64;
+
 // The buffers that the statement writes and does not read, of those that `in_memory` accepts.
 std::set<ir::Id> streamed_buffers(ir::Stmt s, ir::FunctionRef<bool(ir::Id)> in_memory);
 

@@ -23,7 +23,6 @@ namespace {
 using llvm::Value;
 
 constexpr int64_t kStreamAlignment = 64;
-constexpr int64_t kAllLines = 64;  // plan_hints asks for no more
 
 }  // namespace
 
@@ -94,7 +93,7 @@ void Emitter::prefetch(const ir::Loop& l) {
   if (lane_range_.id != ir::kNoId) return;
   const int64_t most = ir::annotation_or(l, ir::AnnotationKey::kPrefetchLines, 0);
   if (most > 0) prefetch(l, ir::annotation_or(l, ir::AnnotationKey::kPrefetch, 0), most, false);
-  prefetch(l, ir::annotation_or(l, ir::AnnotationKey::kPrefetchWeights, 0), kAllLines, true);
+  prefetch(l, ir::annotation_or(l, ir::AnnotationKey::kPrefetchWeights, 0), analysis::kMaxWeightLines, true);
 }
 
 void Emitter::prefetch(const ir::Loop& l, int64_t distance, int64_t most, bool weights) {

@@ -12,9 +12,9 @@ namespace {
 using namespace ir;
 
 constexpr int64_t kMaxLines = 32;  // of one access in one iteration
-// Weights: how far ahead they are asked for, how many lines of them an iteration may ask for, and how large a tensor is
-// that other kernels have driven out of the first-level cache.
-constexpr int64_t kBytesAhead = 12 << 10, kMaxWeightLines = 64, kLargeWeights = 32 << 10;
+// Weights: how far ahead they are asked for, and how large a tensor is that other kernels have driven out of the
+// first-level cache.
+constexpr int64_t kBytesAhead = 12 << 10, kLargeWeights = 32 << 10;
 
 class HintPlanner {
  public:
@@ -88,7 +88,7 @@ class HintPlanner {
     int64_t most = 0;
     for (const analysis::LinesAhead& access :
          analysis::lines_ahead(b_, kernel_, ranges_, l, 1, line_bytes_, [this](Id id) { return is_large_weight(id); }))
-      if (const int64_t n = std::ssize(access.starts); n <= kMaxWeightLines) most = std::max(most, n);
+      if (const int64_t n = std::ssize(access.starts); n <= analysis::kMaxWeightLines) most = std::max(most, n);
     return most == 0 ? 0 : std::max<int64_t>(kBytesAhead / (most * line_bytes_), 1);
   }
   bool is_large_weight(Id id) const {
