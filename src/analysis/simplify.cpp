@@ -135,38 +135,63 @@ Expr recombine(Context& c, Expr e) {
   return nullptr;
 }
 
-// k d ((x div d) mod n) + k (x mod d) = k (x mod (d n)).
-Expr recombine_remainders(Context& c, Expr e) {
-  const Sum* s = as<Sum>(e);
-  if (s == nullptr || !c.of_address) return nullptr;
-  const auto by_number = [](const Term& t) {
-    const Binary* m = t.atom->kind == ExprKind::kFloorMod ? as<Binary>(t.atom) : nullptr;
-    return m != nullptr && is_int(m->b) && is_factor(int_value(m->b)) ? m : nullptr;
-  };
-  for (const Term& low : s->terms) {
-    const Binary* m = by_number(low);
-    if (m == nullptr || !is_factor(std::abs(low.coefficient))) continue;
-    const int64_t d = int_value(m->b);
-    for (const Term& high : s->terms) {
-      const Binary* of = by_number(high);
-      if (of == nullptr || high.coefficient != low.coefficient * d) continue;
-      for (const Expr quotient : quotients_of(c, m)) {
-        if (quotient == nullptr || !equal(of->a, quotient)) continue;
-        const Expr both = c.b.add(c.b.scale(high.atom, high.coefficient), c.b.scale(low.atom, low.coefficient));
-        const Expr one = c.b.floor_mod(m->a, c.b.integer(d * int_value(of->b)));
-        const Expr candidate = c.b.add(c.b.sub(e, both), c.b.scale(one, low.coefficient));
-        if (size(candidate) < size(e)) return candidate;
-      }
-    }
-  }
-  return nullptr;
-}
-
 // The terms of a sum; `own` holds that of another expression.
 std::span<const Term> terms_of(Expr e, Term& own) {
   if (const Sum* s = as<Sum>(e)) return s->terms;
   own = {1, e};
   return {&own, 1};
+}
+
+Expr simplify_node(Context& c, Expr e);
+
+// x with x div d = `quotient` and x mod d = `low`, a simplified remainder by d; nullptr: none that forms tell. x need
+// not be the dividend of `low`, which has lost what is a multiple of d: where d divides m n, the remainder of m (z mod
+// n) + r is that of m z + r. And the quotient has lost what is smaller than a common factor g of its dividend and d;
+// the remainder by g is that part.
+Expr number_of_digits(Context& c, Expr quotient, Expr low) {
+  const Binary* mod = as<Binary>(low);
+  const int64_t d = int_value(mod->b);
+  Term own{};
+  for (const Term& t : terms_of(quotient, own)) {
+    const Binary* inner = t.coefficient == 1 && t.atom->kind == ExprKind::kFloorDiv ? as<Binary>(t.atom) : nullptr;
+    if (inner == nullptr || !is_int(inner->b) || !is_factor(int_value(inner->b)) || d % int_value(inner->b) != 0)
+      continue;
+    const int64_t g = d / int_value(inner->b);
+    const Expr rest = c.b.scale(c.b.sub(quotient, t.atom), int_value(inner->b));
+    Expr x = c.b.scale(c.b.add(rest, inner->a), g);
+    if (g > 1) x = c.b.add(x, simplify_node(c, c.b.floor_mod(mod->a, c.b.integer(g))));
+    if (equal(simplify_node(c, c.b.floor_mod(x, mod->b)), low)) return x;
+  }
+  return nullptr;
+}
+
+// Digits that lie side by side are one: k d (x div d) + k (x mod d) = k x, and where the upper one has a limit,
+// k d ((x div d) mod n) + k (x mod d) = k (x mod (d n)).
+Expr join_digits(Context& c, Expr e) {
+  const Sum* s = as<Sum>(e);
+  if (s == nullptr || !c.of_address) return nullptr;
+  const auto divides_by_number = [](const Term& t) {
+    return is_int(as<Binary>(t.atom)->b) && is_factor(int_value(as<Binary>(t.atom)->b));
+  };
+  for (const Term& low : s->terms) {
+    if (low.atom->kind != ExprKind::kFloorMod || !divides_by_number(low) || !is_factor(std::abs(low.coefficient)))
+      continue;
+    const int64_t d = int_value(as<Binary>(low.atom)->b);
+    for (const Term& high : s->terms) {
+      const bool limited = high.atom->kind == ExprKind::kFloorMod;
+      if ((!limited && high.atom->kind != ExprKind::kFloorDiv) || !divides_by_number(high) ||
+          high.coefficient != low.coefficient * d)
+        continue;
+      const Binary* upper = as<Binary>(high.atom);
+      Expr one = number_of_digits(c, limited ? upper->a : high.atom, low.atom);
+      if (one == nullptr) continue;
+      if (limited) one = c.b.floor_mod(one, c.b.integer(d * int_value(upper->b)));
+      const Expr both = c.b.add(c.b.scale(high.atom, high.coefficient), c.b.scale(low.atom, low.coefficient));
+      const Expr candidate = c.b.add(c.b.sub(e, both), c.b.scale(one, low.coefficient));
+      if (size(candidate) < size(e)) return candidate;
+    }
+  }
+  return nullptr;
 }
 
 // The term f ((m (x mod n) + r) div d), or f m (x mod n), with m x in place of m (x mod n): it becomes
@@ -298,9 +323,9 @@ Expr implied_conjunct(Context& c, Expr e) {
   return nullptr;
 }
 
-constexpr std::array<Rule, 10> kRules = {
-    quotient_of_small,   constant_quotient,   split_modulo,     recombine,      recombine_remainders,
-    modulo_of_remainder, recombine_quotients, known_comparison, known_extremum, implied_conjunct};
+constexpr std::array<Rule, 10> kRules = {quotient_of_small, constant_quotient,   split_modulo,        recombine,
+                                         join_digits,       modulo_of_remainder, recombine_quotients, known_comparison,
+                                         known_extremum,    implied_conjunct};
 
 bool has_rules(ExprKind kind) {
   using enum ExprKind;

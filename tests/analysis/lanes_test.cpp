@@ -107,6 +107,60 @@ TEST_CASE("digits of fused and split loops of any extents are one place without 
   }
 }
 
+TEST_CASE("lanes cross the rows of one part of a longer axis without divisions") {
+  // The outermost loop is fused from two axes and a piece of the rows. In a tensor that holds more than the part, its
+  // digits and the rows' are apart, and each digit was made simple by itself.
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    Rng rng(seed);
+    testing::Space space = testing::Space::random(rng, 3, 12);
+    ir::Builder& b = space.b;
+    const std::vector<int64_t> outer = random_factors(rng, space.extents[0], 3);
+    const int64_t pieces = outer.back(), parts = outer.size() > 1 ? outer[outer.size() - 2] : 1;
+    const int64_t before = rng.below(4), after = 1 + rng.below(4);
+    const ir::Expr part = b.floor_div(space.var(0), b.integer(pieces));
+    std::vector<ir::Expr> indices{b.floor_div(part, b.integer(parts)),
+                                  b.offset(b.floor_mod(part, b.integer(parts)), before)};
+    for (ir::Expr& index : indices) index = analysis::simplify(b, index, space.ranges);
+    std::vector<int64_t> shape{space.extents[0], before + parts + after};
+    const ir::Expr lines = b.add(b.scale(b.floor_mod(space.var(0), b.integer(pieces)), space.extents[1]), space.var(1));
+    const std::vector<int64_t> rows = random_factors(rng, pieces * space.extents[1] * space.extents[2], 3);
+    add_digits(space, indices, b.add(b.scale(lines, space.extents[2]), space.var(2)), rows);
+    shape.insert(shape.end(), rows.begin(), rows.end());
+
+    ir::Buffer buffer{};
+    std::vector<ir::Expr> extents;
+    for (int64_t n : shape) extents.push_back(b.integer(n));
+    buffer.shape = extents;
+    const auto strides = analysis::row_major_strides(buffer);
+    const ir::Expr place = analysis::flatten(b, buffer, strides, indices, space.ranges);
+    CAPTURE(seed, space.extents, shape, ir::print(space.kernel, place));
+    bool lane_in_division = false;
+    ir::visit(place, [&](ir::Expr e) {
+      const bool division = e->kind == ir::ExprKind::kFloorDiv || e->kind == ir::ExprKind::kFloorMod;
+      lane_in_division |= division && ir::mentions(e, 2);
+      return true;
+    });
+    CHECK_FALSE(lane_in_division);
+    space.each_point([&](const testing::Point& at) {
+      int64_t expected = 0;
+      for (size_t i = 0; i < indices.size(); ++i) expected += strides[i] * testing::evaluate(indices[i], at);
+      REQUIRE(testing::evaluate(place, at) == expected);
+      return true;
+    });
+  }
+  CHECK(store_address(R"(kernel nest {
+  output y: f32[3, 40, 64, 50]
+  for a in 3900 {
+    for b in 2 {
+      for c in 16 {
+        y[a // 1300, a // 100 % 13, ((a % 100)*32 + b*16 + c) // 50, (a*32 + b*16 + c) % 50] = 1.0
+      }
+    }
+  }
+}
+)") == "(a // 1300)*128000 + (a % 1300)*32 + b*16 + c");
+}
+
 TEST_CASE("loops that were fused and split in other places walk through memory as one index") {
   // 42 elements begin and end inside rows of 28.
   const auto in_rows_of = [](int width) {
