@@ -165,7 +165,7 @@ Expr number_of_digits(Context& c, Expr quotient, Expr low) {
   return nullptr;
 }
 
-// Digits that lie side by side are one: k d (x div d) + k (x mod d) = k x, and where the upper one has a limit,
+// Neighboring digits are one: k d (x div d) + k (x mod d) = k x, and where the upper one has a limit,
 // k d ((x div d) mod n) + k (x mod d) = k (x mod (d n)).
 Expr join_digits(Context& c, Expr e) {
   const Sum* s = as<Sum>(e);

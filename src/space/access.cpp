@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "tcc/ir/query.h"
 
@@ -25,6 +26,36 @@ std::optional<NaiveNest> naive_nest(const Kernel& kernel, const Block& block) {
   }
   std::optional<analysis::Contraction> found = analysis::classify(kernel, block, std::move(extents));
   return found ? std::optional(NaiveNest{std::move(*found), name}) : std::nullopt;
+}
+
+ReducedRun find_run(const NaiveNest& nest, int64_t lanes) {
+  constexpr int64_t kIndependentSums = 4;
+  ReducedRun run;
+  int64_t length = 1;
+  std::vector<std::optional<int64_t>> steps;  // of each operand along the run
+  for (size_t i = nest.extents.size(); i-- > 0;) {
+    if (!nest.reduce[i]) continue;
+    if (nest.extents[i] > 1 && length > 1) {
+      bool known = nest.group[i] == 0, joins = known;
+      for (size_t j = 0; j < steps.size(); ++j) {
+        const std::optional<int64_t> stride = nest.operands[j].stride[i];
+        known &= stride && steps[j];
+        joins &= known && *stride == *steps[j] * length;
+      }
+      if (!joins) {
+        const int64_t most = kMaxPartialVectors * lanes, several = std::lcm(length, lanes);
+        run.several =
+            known && length < kIndependentSums * lanes && several <= most && nest.extents[i] * length >= 2 * several;
+        run.unit = run.several ? several : length <= most ? length : 0;
+        break;
+      }
+    } else if (nest.extents[i] > 1) {
+      for (const analysis::Operand& o : nest.operands) steps.push_back(o.stride[i]);
+    }
+    ++run.iterators;
+    length *= nest.extents[i];
+  }
+  return run;
 }
 
 bool has_scheduled_loop(const Kernel& kernel, Id block) {

@@ -33,6 +33,20 @@ std::optional<NaiveNest> naive_nest(const ir::Kernel& kernel, const ir::Block& b
 using analysis::dim_of_iter;
 using analysis::flat_stride;
 
+// Vectors of partial results of one sum, at most.
+inline constexpr int64_t kMaxPartialVectors = 8;
+// The last reduction iterators that every operand passes through as through a single one. Lanes of a vector that
+// crosses the end of such a run read places of their own, so further iterators stay loops around the vectors. Where a
+// few vectors hold whole runs, these places differ by numbers. Short runs need such vectors, because a lone vector of
+// partial results waits for each of its sums.
+struct ReducedRun {
+  size_t iterators = 0;
+  bool several = false;  // the vectors hold several runs, along one more iterator
+  int64_t unit = 0;      // elements of whole runs that the vectors hold; 0: any number
+  size_t loops() const { return iterators + (several ? 1 : 0); }
+};
+ReducedRun find_run(const NaiveNest& nest, int64_t lanes);
+
 // Some loop around the block has a kind: a module has scheduled it.
 bool has_scheduled_loop(const ir::Kernel& kernel, ir::Id block);
 int64_t vector_lanes(const target::Target& target, ir::Type type = ir::Type::kF32);

@@ -48,22 +48,35 @@ std::optional<LongSums> find_long_sums(const Kernel& k, const target::Target& ta
 }
 
 // `part`: the number of parts, nullopt where the sum is whole.
-bool cut(Schedule& s, const NaiveNest& nest, const std::optional<ExprRv>& part, ExprRv vector) {
+bool cut(Schedule& s, const NaiveNest& nest, const std::optional<ExprRv>& part, ExprRv vector, int64_t lanes) {
   BlockRv block = s.get_block(nest.name);
   std::vector<LoopRv> loops = s.get_loops(block), spatial, reduce;
   for (size_t i = 0; i < loops.size(); ++i) (nest.reduce[i] ? reduce : spatial).push_back(loops[i]);
   if (!s.ok() || reduce.empty()) return false;
   s.reorder(spatial, reduce);
-  LoopRv sum = reduce.size() > 1 ? s.fuse(reduce) : reduce[0];
+  const ReducedRun run = find_run(nest, lanes);
+  const size_t along = std::min(run.loops(), reduce.size());
+  LoopRv sum = along > 1 ? s.fuse(std::span(reduce).last(along)) : reduce.back();
+  reduce.resize(reduce.size() - along);
   BlockRv partial = block;
-  if (part) {
-    std::vector<LoopRv> pieces = s.split(sum, {*part, ExprRv{}, vector});
+  std::vector<LoopRv> pieces;
+  if (run.unit > 0) vector = lit(run.unit);
+  if (reduce.empty()) {
+    pieces = part ? s.split(sum, {*part, ExprRv{}, vector}) : s.split(sum, {ExprRv{}, vector});
+  } else {
+    // Vectors stay inside of runs; the loop over them is one with those over the runs.
+    const std::vector<LoopRv> vectors = s.split(sum, {ExprRv{}, vector});
     if (!s.ok()) return false;
+    reduce.push_back(vectors[0]);
+    pieces = {s.fuse(reduce)};
+    if (part) pieces = s.split(pieces[0], {*part, ExprRv{}});
+    pieces.push_back(vectors[1]);
+  }
+  if (!s.ok()) return false;
+  if (part) {
     // Parts outermost: each is finished where it is made.
     s.reorder(pieces[0], spatial, pieces[1], pieces[2]);
     partial = s.rfactor(block, pieces[0]);
-  } else {
-    s.split(sum, {ExprRv{}, vector});
   }
   std::vector<LoopRv> inner = s.get_loops(partial);
   if (!s.ok() || inner.size() < 2) return false;
@@ -85,9 +98,11 @@ bool cut_all(Schedule& s, const LongSums& sums, const target::Target& target) {
   static constexpr std::array<double, 3> kWeights = {0.4, 0.3, 0.3};
   std::optional<ExprRv> part;
   if (sums.parts) part = s.sample_categorical(parts, kWeights);
-  ExprRv vector = s.sample_categorical(vectors, kWeights);
+  const bool any_vector = std::any_of(sums.nests.begin(), sums.nests.end(),
+                                      [&](const NaiveNest& nest) { return find_run(nest, lanes).unit == 0; });
+  const ExprRv vector = any_vector ? s.sample_categorical(vectors, kWeights) : lit(lanes);
   return std::all_of(sums.nests.begin(), sums.nests.end(),
-                     [&](const NaiveNest& nest) { return cut(s, nest, part, vector); });
+                     [&](const NaiveNest& nest) { return cut(s, nest, part, vector, lanes); });
 }
 
 }  // namespace

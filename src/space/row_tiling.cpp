@@ -11,36 +11,54 @@
 #include <array>
 
 #include "space/access.h"
+#include "tcc/analysis/lanes.h"
 #include "tcc/ir/walk.h"
 #include "tcc/space/space.h"
 
 namespace tcc::space {
 namespace {
 
-// A single reduction of rows: shorter ones are not worth partial results, longer ones are read along their elements.
-constexpr int64_t kLeastVectors = 2, kLongVectors = 8;
+// A single reduction of rows: shorter ones are not worth partial results, longer ones are read along their elements. In
+// between squares of several rows that are transposed in registers may be faster.
+constexpr int64_t kLeastVectors = 2, kLongVectors = 3;
 
 struct Rows {
+  struct Step {
+    std::string name;
+    ReducedRun run;
+  };
   NaiveNest last;                      // writes the output
-  std::vector<std::string> others;     // in program order
+  std::vector<Step> steps;             // in program order; the last one writes the output
   std::vector<bool> is_row;            // per iterator of `last`
   bool single = false;                 // a single reduction
   bool tiles_too = false;              // rows so short that multi-level tiling's lanes across them compete
   bool along = false, across = false;  // some reduction reads neighbors along its rows, or from row to row
 };
 
-// Every operand runs along the reduction in steps of one and none is used for two results: a sum of each row's own
-// elements. Several reduction iterators count as the one that they make together.
-bool reduces_rows(const NaiveNest& nest, int64_t least) {
+int64_t terms_of(const NaiveNest& nest) {
+  int64_t terms = 1;
+  for (size_t i = 0; i < nest.extents.size(); ++i) terms *= nest.reduce[i] ? nest.extents[i] : 1;
+  return terms;
+}
+
+// Every operand runs along the reduction's last axis in steps of one and none is used for two results: a sum of each
+// row's own elements. Axes that make one run count as the one that they are together.
+bool reduces_rows(const NaiveNest& nest, int64_t lanes) {
+  const ReducedRun run = find_run(nest, lanes);
+  size_t seen = 0;
   int64_t length = 1;
   for (size_t i = nest.extents.size(); i-- > 0;) {
+    const bool in_run = nest.reduce[i] && seen < run.iterators;
     for (const analysis::Operand& o : nest.operands) {
       if (o.load->predicate != nullptr || nest.group[i] > 0 || !o.stride[i]) return false;
-      if (nest.reduce[i] ? *o.stride[i] != length : !o.moves[i] && nest.extents[i] > 1) return false;
+      if (in_run && nest.extents[i] > 1 && *o.stride[i] != length) return false;
+      if (!nest.reduce[i] && !o.moves[i] && nest.extents[i] > 1) return false;
     }
-    if (nest.reduce[i]) length *= nest.extents[i];
+    seen += nest.reduce[i] ? 1 : 0;
+    if (in_run) length *= nest.extents[i];
   }
-  return !nest.loads.empty() && length >= least;
+  return !nest.loads.empty() && 2 * length >= lanes &&
+         (run.unit > 0 ? terms_of(nest) : length) >= kLeastVectors * lanes;
 }
 
 void note_neighbors(const NaiveNest& nest, Rows& rows) {
@@ -60,18 +78,19 @@ std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
   bool tiles_too = false;
   if (single) {
     std::optional<NaiveNest> nest = naive_nest(k, *reductions[0]);
-    if (!nest || !nest->is_reduction() || !reduces_rows(*nest, kLeastVectors * lanes)) return std::nullopt;
-    tiles_too = !reduces_rows(*nest, kLongVectors * lanes);
+    if (!nest || !nest->is_reduction() || !reduces_rows(*nest, lanes)) return std::nullopt;
+    tiles_too = terms_of(*nest) < kLongVectors * lanes && nest->extents.back() % analysis::kMinTransposed == 0;
   }
   std::optional<NaiveNest> last = naive_nest(k, *blocks.back());
   if (!last || (last->is_reduction() && blocks.size() > 1)) return std::nullopt;
   Rows rows{*last, {}, std::vector<bool>(last->extents.size(), true), single, tiles_too};
+  const auto add_step = [&](const NaiveNest& nest) { rows.steps.push_back({nest.name, find_run(nest, lanes)}); };
   bool any = last->is_reduction();
   for (size_t i = 0; i < rows.is_row.size(); ++i) rows.is_row[i] = !last->reduce[i];
   for (size_t b = 0; b + 1 < blocks.size(); ++b) {
     std::optional<NaiveNest> nest = naive_nest(k, *blocks[b]);
     if (!nest) return std::nullopt;
-    rows.others.push_back(nest->name);
+    add_step(*nest);
     note_neighbors(*nest, rows);
     // A row iterator of the last block is one that chooses among the results of everything it reads.
     for (const Load* l : last->loads) {
@@ -81,6 +100,7 @@ std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
         if (dim_of_iter(l->indices, last->block->iters[i].id) < 0) rows.is_row[i] = false;
     }
   }
+  add_step(*last);
   bool some_row = std::find(rows.is_row.begin(), rows.is_row.end(), true) != rows.is_row.end();
   if (!any || !some_row) return std::nullopt;
   return rows;
@@ -126,10 +146,11 @@ struct VectorTile {
   LoopRv outer, vector;
   std::optional<ExprRv> tail;  // how the outer loop is to treat what overhangs
 };
-// Whole vectors that divide the extent where one exists, else any number of whole vectors.
-VectorTile tile_vector(Schedule& s, LoopRv loop, const target::Target& target, int64_t vectors) {
+// Whole vectors that divide the extent where one exists, else any number of whole vectors: multiples of `unit`, where
+// that is not 0.
+VectorTile tile_vector(Schedule& s, LoopRv loop, const target::Target& target, int64_t vectors, int64_t unit = 0) {
   const Loop* l = find_loop(s.kernel().root, s.id(loop));
-  int64_t lanes = vector_lanes(target), limit = vectors * lanes;
+  int64_t lanes = std::max(vector_lanes(target), unit), limit = vectors * vector_lanes(target);
   if (l == nullptr || !is_int(l->extent)) return {loop, loop, {}};
   int64_t extent = int_value(l->extent);
   auto split = [&](ExprRv outer, ExprRv vector, std::optional<ExprRv> tail) -> VectorTile {
@@ -157,9 +178,9 @@ void annotate_tail(Schedule& s, LoopRv outer, const VectorTile& tile) {
 }
 
 // Each step is a try of its own: what is rejected stays a plain loop.
-void mark(Schedule& s, const std::string& name, size_t depth, bool across, const target::Target& target) {
+void mark(Schedule& s, const Rows::Step& step, size_t depth, bool across, const target::Target& target) {
   Schedule trial = s;
-  BlockRv block = trial.get_block(name);
+  BlockRv block = trial.get_block(step.name);
   std::vector<LoopRv> loops = trial.get_loops(block);
   if (!trial.ok() || loops.size() <= depth) return;
   const Block* found = find_block(trial.kernel().root, trial.id(block));
@@ -186,8 +207,9 @@ void mark(Schedule& s, const std::string& name, size_t depth, bool across, const
     trial.vectorize(spatial.back());
   } else {
     // A vector of partial results for each row, whose lanes are combined at its end.
-    LoopRv along = reduce.size() > 1 ? trial.fuse(reduce) : reduce[0];
-    VectorTile tile = tile_vector(trial, along, target, 8);
+    const size_t run = std::min(step.run.iterators + (step.run.several ? 1 : 0), reduce.size());
+    LoopRv along = run > 1 ? trial.fuse(std::span(reduce).last(run)) : reduce.back();
+    VectorTile tile = tile_vector(trial, along, target, kMaxPartialVectors, step.run.unit);
     BlockRv partial = trial.rfactor(block, tile.vector);
     std::vector<LoopRv> lanes = trial.get_loops(partial), rest = trial.get_loops(block);
     if (!trial.ok()) return;
@@ -209,11 +231,10 @@ bool tile(Schedule& s, const Rows& rows, bool across, const target::Target& targ
   std::vector<LoopRv> parts = s.split(row_loops.back(), factors);
   row_loops.back() = parts[0];
   s.reorder(row_loops, parts[1], along);
-  for (size_t i = rows.others.size(); i-- > 0;) s.compute_at(s.get_block(rows.others[i]), parts[0]);
+  for (size_t i = rows.steps.size() - 1; i-- > 0;) s.compute_at(s.get_block(rows.steps[i].name), parts[0]);
   if (!s.ok()) return false;
   // Consumers first: a step that a reduction reads goes into the loop of the reduction.
-  mark(s, rows.last.name, row_loops.size(), across, target);
-  for (size_t i = rows.others.size(); i-- > 0;) mark(s, rows.others[i], row_loops.size(), across, target);
+  for (size_t i = rows.steps.size(); i-- > 0;) mark(s, rows.steps[i], row_loops.size(), across, target);
   LoopRv outer;
   if (fuse_parallel(s, row_loops, &outer)) stream_large_output(s, outer, target);
   return s.ok();

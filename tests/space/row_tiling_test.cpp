@@ -1,4 +1,5 @@
 // Row-wise operators: softmax, layer normalization, reductions of rows.
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
@@ -6,6 +7,7 @@
 
 #include "run_kernel.h"
 #include "sample_tasks.h"
+#include "tcc/analysis/lanes.h"
 #include "tcc/graph/passes.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
@@ -31,6 +33,52 @@ task::Task layer_norm(int64_t rows, int64_t cols) {
   auto made = task::make_task(g, groups[0]);
   REQUIRE(made.has_value());
   return std::move(*made);
+}
+
+task::Task reduction_with_nan(const graph::Shape& shape, const std::vector<int64_t>& axes) {
+  graph::Graph g;
+  const graph::ValueId x = g.add_input("x", graph::DType::kF32, shape);
+  auto y = g.add_node(graph::Op::kReduceMax, graph::ReduceAttrs{axes, true, true}, {x}, "max");
+  REQUIRE(y.has_value());
+  g.add_output(*y, "y");
+  auto made = task::make_task(g, graph::fuse(g)[0]);
+  REQUIRE(made.has_value());
+  return std::move(*made);
+}
+
+// Do all lanes of vectorized loops read and write elements that differ by numbers?
+bool lanes_differ_by_numbers(const ir::Kernel& k) {
+  Arena arena;
+  ir::Builder b(arena);
+  analysis::Ranges ranges(k);
+  std::vector<const ir::Loop*> vectors;
+  bool numbers = true;
+  const auto check = [&](ir::Id id, std::span<const ir::Expr> indices) {
+    const ir::Buffer& buffer = *k.buffer(id);
+    const ir::Expr place = analysis::flatten(b, buffer, analysis::row_major_strides(buffer), indices, ranges);
+    for (const ir::Loop* l : vectors) {
+      const int64_t extent = ir::int_value(l->extent);
+      const auto lanes = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)));
+      numbers &= analysis::split_lanes(b, place, {l->id, 0, lanes, extent}).has_value();
+    }
+  };
+  std::function<void(ir::Stmt)> walk = [&](ir::Stmt s) {
+    const ir::Loop* l = ir::as<ir::Loop>(s);
+    if (l != nullptr) ranges.set(l->id, l->extent);
+    if (l != nullptr && l->loop_kind == ir::LoopKind::kVectorized) vectors.push_back(l);
+    if (const ir::Store* store = ir::as<ir::Store>(s)) {
+      check(store->buffer, store->indices);
+      ir::visit_loads(s, [&](const ir::Load& load) { check(load.buffer, load.indices); });
+    }
+    ir::visit(s, [&](ir::Stmt c) {
+      if (c == s) return true;
+      walk(c);
+      return false;
+    });
+    if (l != nullptr && l->loop_kind == ir::LoopKind::kVectorized) vectors.pop_back();
+  };
+  walk(k.root);
+  return numbers;
 }
 
 // Draws of every skeleton, at both stages, against the naive kernel.
@@ -109,6 +157,61 @@ TEST_CASE("row-wise operators of even, odd and prime sizes keep their meaning") 
     check_draws(task::make_softmax({3, 20, 16}, 1), target, 5);
     check_draws(task::make_softmax({17, 5, 9}, 0), target, 5);
   }
+}
+
+TEST_CASE("vectors of a sum over axes that are apart do not cross the ends of its runs") {
+  struct Case {
+    graph::Shape shape;
+    std::vector<int64_t> axes;
+  };
+  // Runs of several vectors, of a rest, of less than a vector; several axes that make one run; axes around a result's.
+  const std::vector<Case> cases = {{{5, 4, 56}, {0, 2}},      {{9, 3, 50}, {0, 2}},          {{6, 3, 17}, {0, 2}},
+                                   {{40, 3, 20}, {0, 2}},     {{41, 3, 20}, {0, 2}},         {{3, 2, 300}, {0, 2}},
+                                   {{4, 3, 7, 9}, {0, 2, 3}}, {{2, 6, 3, 2, 45}, {1, 2, 4}}, {{2, 5, 3, 24}, {1, 3}},
+                                   {{30, 2, 12}, {0, 2}}};
+  for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
+    const target::Target target = named_target(name);
+    for (const Case& c : cases)
+      for (const task::Task& t :
+           {task::make_reduction(c.shape, c.axes, graph::Op::kReduceSum),
+            task::make_reduction(c.shape, c.axes, graph::Op::kReduceMean), reduction_with_nan(c.shape, c.axes)}) {
+        check_draws(t, target, 3);
+        INFO(t.workload << " on " << name);
+        size_t rows = 0;
+        for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+          if (annotated(trace, ir::AnnotationKey::kTreeReduce) == 0) continue;
+          ++rows;
+          INFO(schedule::print_trace(trace));
+          auto arena = std::make_shared<Arena>();
+          ir::Legal<ir::Kernel> k = schedule::replay(trace, trace.decisions, t.kernel, arena);
+          REQUIRE(k.has_value());
+          ir::Legal<ir::Kernel> lowered = lower::lower(*k, target, ir::Stage::kLowered, arena);
+          REQUIRE(lowered.has_value());
+          INFO(ir::print(*lowered));
+          CHECK(lanes_differ_by_numbers(*lowered));
+        }
+        CHECK(rows > 0);
+      }
+  }
+}
+
+TEST_CASE("tiles across rows compete only for rows of few vectors that make squares") {
+  const target::Target target = named_target("x86-64-v4");
+  const auto reads_along = [&](int64_t row) {
+    const task::Task t = task::make_reduction({512, row}, {1}, graph::Op::kReduceSum);
+    size_t along = 0, ways = 0;
+    for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+      ++ways;
+      along += annotated(trace, ir::AnnotationKey::kTreeReduce) > 0 ? 1 : 0;
+    }
+    return along == ways ? "always" : along > 0 ? "maybe" : "never";
+  };
+  CHECK(reads_along(20) == std::string("never"));
+  CHECK(reads_along(32) == std::string("maybe"));
+  CHECK(reads_along(33) == std::string("always"));
+  CHECK(reads_along(36) == std::string("maybe"));
+  CHECK(reads_along(49) == std::string("always"));
+  CHECK(reads_along(64) == std::string("always"));
 }
 
 TEST_CASE("sketches of row-wise operators take decisions as symbols") {
