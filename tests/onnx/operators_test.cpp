@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include "graph/constants.h"
 #include "onnx/models.h"
@@ -12,6 +13,7 @@
 #include "tcc/onnx/load.h"
 #include "tcc/onnx/writer.h"
 #include "tcc/support/files.h"
+#include "tcc/support/rng.h"
 
 using namespace tcc;
 using namespace tcc::onnx;
@@ -176,6 +178,97 @@ TEST_CASE("a transposed convolution spreads each input over its kernel") {
                   {{{2, 1, 1}, Floats{1, 2}}, {{1}, Floats{0.5}}},
                   {{"strides", Ints{3}}, {"dilations", Ints{2}}}};
   CHECK(result_of(sparse) == Doubles{4.5, 0.5, 0.5, 7.5});
+}
+
+namespace {
+
+// A transposed convolution of one spatial axis, of 2 channels in 1 or 2 groups.
+struct Transposed {
+  int64_t in, kernel, stride, dilation, begin, end, extra, group;
+  int64_t filters = 2;  // of a group
+  int64_t out() const { return (in - 1) * stride + (kernel - 1) * dilation + 1 + extra - begin - end; }
+  Floats weights() const {
+    Floats w(static_cast<size_t>(2 * filters * kernel));
+    for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 7) - 2;
+    return w;
+  }
+  NodeSpec spec() const {
+    return {
+        "ConvTranspose",
+        {1, 2, in},
+        {{{2, filters, kernel}, weights()}, {{group * filters}, Floats(static_cast<size_t>(group * filters), 0.5F)}},
+        {{"strides", Ints{stride}},
+         {"dilations", Ints{dilation}},
+         {"pads", Ints{begin, end}},
+         {"output_padding", Ints{extra}},
+         {"group", group}}};
+  }
+  // By the definition: each input, numbered from 0 on, is spread over the kernel.
+  Doubles result() const {
+    const Floats w = weights();
+    Doubles y(static_cast<size_t>(group * filters * out()), 0.5);
+    for (int64_t c = 0; c < 2; ++c)
+      for (int64_t f = 0; f < filters; ++f)
+        for (int64_t i = 0; i < in; ++i)
+          for (int64_t t = 0; t < kernel; ++t) {
+            const int64_t o = i * stride + t * dilation - begin, channel = (group == 2 ? c * filters : 0) + f;
+            if (o < 0 || o >= out()) continue;
+            y[static_cast<size_t>(channel * out() + o)] +=
+                static_cast<double>(c * in + i) * w[static_cast<size_t>((c * filters + f) * kernel + t)];
+          }
+    return y;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("strided and dilated transposed convolutions are what their definition says") {
+  Rng rng(3);
+  for (int round = 0; round < 400; ++round) {
+    Transposed t{};
+    t.in = 3 + rng.below(6);
+    t.kernel = 1 + rng.below(6);
+    t.stride = 1 + rng.below(5);
+    t.dilation = 1 + rng.below(4);
+    // Also cuts into the first and the last element.
+    t.begin = rng.below(std::min<int64_t>((t.kernel - 1) * t.dilation + 2, 6));
+    t.end = rng.below(std::min<int64_t>((t.kernel - 1) * t.dilation + 2, 6));
+    t.extra = rng.below(std::max(t.stride, t.dilation));
+    t.group = 1 + rng.below(2);
+    if (t.out() < 1) continue;
+    CAPTURE(t.in, t.kernel, t.stride, t.dilation, t.begin, t.end, t.extra, t.group);
+    CHECK(result_of(t.spec()) == t.result());
+  }
+}
+
+TEST_CASE("strided and dilated transposed convolutions do not multiply by zeros between inputs") {
+  const auto products = [](const NodeSpec& spec) {
+    auto g = import_text(model_of(spec));
+    REQUIRE(g.has_value());
+    double flops = 0;
+    for (const graph::Node& node : g->nodes)
+      if (node.op == graph::Op::kConv) flops += graph::node_flops(*g, node);
+    return flops / 2;
+  };
+  const auto ones = [](const Shape& shape) {
+    int64_t n = 1;
+    for (int64_t e : shape) n *= e;
+    return TensorData{shape, Floats(static_cast<size_t>(n), 1)};
+  };
+  const int64_t in = 100;
+  for (int64_t stride : {2, 3, 4})
+    for (int64_t dilation : {1, 2, 3, 4})
+      for (int64_t kernel : {6, 7}) {
+        CAPTURE(stride, dilation, kernel);
+        const int64_t common = std::gcd(stride, dilation);
+        if (common > 1 && common < stride) continue;  // several phases have taps and some have none
+        const NodeSpec spec{"ConvTranspose",
+                            {1, 8, in},
+                            {ones({8, 4, kernel})},
+                            {{"strides", Ints{stride}}, {"dilations", Ints{dilation}}}};
+        // Some positions at the ends are computed whose inputs are padding, and a kernel is filled up to whole strides.
+        CHECK(products(spec) <= 8.0 * 4 * static_cast<double>((kernel + stride - 1) * (in + kernel * dilation)));
+      }
 }
 
 TEST_CASE("what a shape depends on can be fixed") {
