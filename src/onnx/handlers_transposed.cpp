@@ -72,28 +72,26 @@ Result<std::vector<TransposedAxis>> read_transposed(NodeContext& c, const std::v
   return axes;
 }
 
-// The input with stride - 1 zeros between its elements, padded or cut.
+// The input with stride - 1 zeros between its elements, and cut where pads are negative.
 Result<graph::ValueId> stretch(NodeContext& c, const std::vector<TransposedAxis>& axes) {
   Shape shape = c.input_value(0).shape, split(shape.begin(), shape.begin() + 2), joined = split;
-  graph::PadAttrs zeros{{0, 0}, {0, 0}, 0}, pads = zeros;
-  std::vector<int64_t> cuts;
+  graph::PadAttrs zeros{{0, 0}, {0, 0}, 0};
   for (const TransposedAxis& a : axes) {
     split.insert(split.end(), {a.in, 1});
     zeros.begin.insert(zeros.begin.end(), {0, 0});
     zeros.end.insert(zeros.end.end(), {0, a.stride - 1});
     joined.push_back(a.in * a.stride);
-    pads.begin.push_back(std::max<int64_t>(0, a.before));
-    // The zeros behind the last element are cut, with what negative pads cut.
-    pads.end.push_back(std::max<int64_t>(0, a.after));
   }
-  Made x = c.emit_reshape(c.emit(Op::kPad, zeros, {c.emit_reshape(c.input(0), split)}), joined);
+  Made x = c.input(0);
+  if (zeros.begin != zeros.end) x = c.emit_reshape(c.emit(Op::kPad, zeros, {c.emit_reshape(x, split)}), joined);
   for (size_t i = 0; i < axes.size(); ++i) {
+    // The zeros behind the last element are cut, with what negative pads cut.
     int64_t first = std::max<int64_t>(0, -axes[i].before), last = std::max<int64_t>(0, -axes[i].after);
     int64_t extent = (axes[i].in - 1) * axes[i].stride + 1 - first - last;
     if (extent < 1) return refuse(Refusal::kAttribute, "pads cut away the whole spatial axis {}", i);
     x = c.slice(x, static_cast<int64_t>(i) + 2, first, extent);
   }
-  return c.emit(Op::kPad, pads, {x});
+  return x;
 }
 
 // All phases are channels of one convolution, and are then woven into each other (sub-pixel convolution, Shi et al.,
@@ -387,9 +385,11 @@ Result<void> import_conv_transpose(NodeContext& c) {
   graph::ConvAttrs attrs;
   attrs.kernel = kernel;
   attrs.strides.assign(spatial, 1);
-  attrs.pads_begin.assign(spatial, 0);
-  attrs.pads_end.assign(spatial, 0);
-  for (const TransposedAxis& a : axes) attrs.dilations.push_back(a.dilation);
+  for (const TransposedAxis& a : axes) {
+    attrs.dilations.push_back(a.dilation);
+    attrs.pads_begin.push_back(std::max<int64_t>(0, a.before));
+    attrs.pads_end.push_back(std::max<int64_t>(0, a.after));
+  }
   attrs.group = group;
   std::vector<Made> inputs{x, w};
   if (c.has_input(2)) inputs.push_back(c.input(2));

@@ -271,6 +271,12 @@ TEST_CASE("strided and dilated transposed convolutions do not multiply by zeros 
       }
 }
 
+TEST_CASE("a transposed convolution of stride 1 has its padding in the convolution") {
+  auto g = import_text(model_of({"ConvTranspose", {1, 1, 9}, {{{1, 1, 3}, Floats{1, 2, 3}}}, {}}));
+  REQUIRE(g.has_value());
+  for (const graph::Node& node : g->nodes) CHECK(node.op != graph::Op::kPad);
+}
+
 TEST_CASE("what a shape depends on can be fixed") {
   ModelWriter w("frozen", 13);
   w.input("x", {2, 3});
