@@ -1,6 +1,8 @@
 // Loops of Scatter, in two forms. In order: a copy of the data, then one update after the other, so that work is
 // linear. Else each element of the result looks for its updates: a reduction over all updates that could be its own.
 // Elements are independent then, and no store has an index from memory, but work grows with the product of both counts.
+#include <algorithm>
+
 #include "nest.h"
 #include "scalar_functions.h"
 #include "tcc/support/check.h"
@@ -26,6 +28,7 @@ namespace {
 
 constexpr const char* kRowNames[] = {"u0", "u1", "u2",  "u3",  "u4",  "u5",  "u6",  "u7",
                                      "u8", "u9", "u10", "u11", "u12", "u13", "u14", "u15"};
+constexpr int64_t kSliceLanes = 16;  // of the vectors that write a slice
 
 }  // namespace
 
@@ -215,11 +218,30 @@ Stmt GroupNest::emit_scatter_in_order(const ScatterNest& s, const std::string& n
       to[axis] = row_load(place, {}, b().integer(0));
       inside = b().logical_and(inside, b().logical_and(b().le(b().integer(0), to[axis]), b().lt(to[axis], extent)));
     }
-    for (size_t d = s.depth; !s.elements() && d < out.shape.size(); ++d)
+    const int64_t last = out.shape.back(), lanes = std::clamp<int64_t>(last, 1, kSliceLanes);
+    const bool slices = !s.elements() && s.depth < out.shape.size();
+    for (size_t d = s.depth; slices && d + 1 < out.shape.size(); ++d)
       from.push_back(to[d] = add_loop("j", out.shape[d]));
-    const Expr combined =
-        scatter_combined(s.attrs.reduction, graph::is_wide_unsigned(s.dtype), read(sums, to), read(s.updates, from));
-    const Stmt store = b().store(sums.buffer->id, to, b().cast(combined, sums.buffer->type));
+    if (slices) from.emplace_back();
+    const auto store_at = [&](Expr element) {
+      if (element != nullptr) from.back() = to.back() = element;
+      const Expr combined =
+          scatter_combined(s.attrs.reduction, graph::is_wide_unsigned(s.dtype), read(sums, to), read(s.updates, from));
+      return b().store(sums.buffer->id, to, b().cast(combined, sums.buffer->type));
+    };
+    // The elements of a row that a slice ends in are written by vectors.
+    const auto vectors_at = [&](int64_t begin, int64_t count) {
+      const Id group = kernel_.new_id("group"), lane = kernel_.new_id("j");
+      const int64_t width = std::min(count, lanes);
+      const Expr element = b().add(b().offset(b().scale(b().var(group), width), begin), b().var(lane));
+      const Stmt vector = b().loop(lane, b().integer(width), store_at(element), LoopKind::kVectorized);
+      return b().loop(group, b().integer(count / width), vector);
+    };
+    const int64_t rest = last % lanes;
+    const Stmt store = !slices ? store_at(nullptr)
+                       : rest == 0
+                           ? vectors_at(0, last)
+                           : b().seq(std::array<Stmt, 2>{vectors_at(0, last - rest), vectors_at(last - rest, rest)});
     const Stmt update = wrap_loops(store, rows);
     steps.push_back(inside == nullptr ? update : b().if_then(inside, update));
     return wrap_loops(b().seq(steps), 0);

@@ -1,5 +1,6 @@
 // Sorts and scatters whose loops run in order.
 #include "one_group.h"
+#include "tcc/ir/walk.h"
 
 namespace tcc::task_test {
 
@@ -124,6 +125,35 @@ TEST_CASE("scatters in order agree with their definition") {
   CHECK(b.check(b.node(Op::kScatter, graph::ScatterAttrs{0, ScatterReduction::kNone},
                        {data, at, b.input(DType::kBool, {1}, {1})}),
                 0) == Doubles{0, 1, 1});
+}
+
+TEST_CASE("slices of a scatter are written by vectors and a shorter one at their end") {
+  using graph::ScatterReduction;
+  for (ScatterReduction reduction : {ScatterReduction::kNone, ScatterReduction::kAdd, ScatterReduction::kMax})
+    for (DType dtype : {DType::kF32, DType::kF16, DType::kI64})
+      for (int64_t row : {1, 15, 16, 32, 37}) {
+        INFO(graph::dtype_name(dtype) << " reduction " << static_cast<int>(reduction) << " row " << row);
+        Model m;
+        m.options.in_order = true;
+        Doubles at;
+        for (double v : scattered(7, 9, false)) at.push_back(v - 4);  // some twice, some out of range
+        const auto data = m.input(dtype, {5, 2, row}, scattered(10 * row, 6, false));
+        const auto updates = m.input(dtype, {7, 2, row}, scattered(14 * row, 5, false));
+        const ValueId y =
+            m.node(Op::kScatter, graph::ScatterAttrs{-1, reduction}, {data, m.input(DType::kI64, {7, 1}, at), updates});
+        m.check(y, 0);
+        auto task = task::make_task(m.g, graph::fuse(m.g)[0], m.options);
+        REQUIRE(task.has_value());
+        std::vector<int64_t> vectors;
+        ir::visit(task->kernel.root, [&](ir::Stmt s) {
+          const ir::Loop* l = ir::as<ir::Loop>(s);
+          if (l != nullptr && l->loop_kind == ir::LoopKind::kVectorized) vectors.push_back(ir::int_value(l->extent));
+          return true;
+        });
+        CHECK(vectors == (row < 16       ? std::vector<int64_t>{row}
+                          : row % 16 > 0 ? std::vector<int64_t>{16, row % 16}
+                                         : std::vector<int64_t>{16}));
+      }
 }
 
 }  // namespace tcc::task_test
