@@ -106,6 +106,8 @@ class GroupNest {
   ir::Stmt emit_in_order(const graph::Node& node, const std::string& name, const Tensor& out);
   ir::Stmt emit_sorted(const graph::Node& node, const std::string& name, const Tensor& out);
   ir::Stmt emit_selected(const graph::Node& node, const std::string& name, const Tensor& out);
+  ir::Stmt guess_threshold(const graph::Node& node, const Tensor& threshold, const Tensor& open,
+                           const graph::Shape& rows, const Exprs& row);
   void make_sort_buffers(RowSort& s, const graph::Shape& rows, ir::Type key);
   ir::Expr sort_pad(const graph::TopKAttrs& a, ir::Type key);
   ir::Stmt fill_row(const RowSort& s, ir::Expr filled, int64_t least, ir::Expr pad, bool numbers);

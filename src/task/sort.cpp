@@ -7,6 +7,9 @@
 //   for piece:
 //     for i in piece:  if open || before(x[i], threshold):  keys[filled] = x[i];  order[filled] = i;  filled += 1
 //     if filled + piece > room || last:  sort(keys, order);  filled = min(filled, k);  threshold = keys[k - 1]
+//
+// A row of floats side by side in memory has a first threshold: vectors count how many of its first elements come
+// before a number, and halve the range of numbers until few more than k do. Then most rows are sorted once.
 #include <algorithm>
 
 #include "nest.h"
@@ -21,6 +24,10 @@ namespace {
 constexpr int64_t kMostSelected = 1024;  // of which the buffers fit the stack
 constexpr int64_t kLeastRoom = 32;
 constexpr int64_t kPiecesOfRoom = 4;
+constexpr int64_t kCountedLanes = 64;   // of the vectors that count
+constexpr int64_t kMostCounted = 4096;  // elements that are counted for few wanted ones
+constexpr int64_t kMostHalvings = 24;   // of the range that the first threshold is in
+constexpr double kLargestBound = 1e30;  // the middle of two bounds is a number
 
 int64_t passes_of(int64_t elements) {
   int64_t passes = 0;
@@ -160,6 +167,80 @@ Stmt GroupNest::emit_sorted(const graph::Node& node, const std::string& name, co
   return b().seq(std::array<Stmt, 3>{keys, sort, copy});
 }
 
+// Sets `threshold` to a number that at least k elements of the row come before, and `open` to 0, where it finds one.
+Stmt GroupNest::guess_threshold(const graph::Node& node, const Tensor& threshold, const Tensor& open,
+                                const graph::Shape& rows, const Exprs& row) {
+  const auto& a = node.as<graph::TopKAttrs>();
+  const int64_t extent = operand(node.inputs[0]).shape[static_cast<size_t>(a.axis)];
+  const int64_t lanes = kCountedLanes, groups = std::min(extent, std::max(kMostCounted, 4 * a.k)) / lanes;
+  const Type key = threshold.buffer->type;
+  auto make = [&](const char* hint, Type type, int64_t count) {
+    graph::Shape shape = rows;
+    shape.push_back(count);
+    return computing(type, [&] { return make_temp(hint, shape); });
+  };
+  const Tensor lows = make("lows", key, lanes), highs = make("highs", key, lanes);
+  const Tensor counts = make("counts", Type::kI32, lanes), low = make("low", key, 1), high = make("high", key, 1);
+  const Tensor count = make("count", Type::kI32, 1), searching = make("searching", Type::kI32, 1);
+  const Expr zero = b().integer(0);
+  const Expr none = b().integer(0, Type::kI32), one = b().integer(1, Type::kI32);
+  const auto get = [&](const Tensor& t) { return row_load(t, row, zero); };
+  const auto set = [&](const Tensor& t, Expr x) { return row_store(t, row, zero, x); };
+  const auto each_lane = [&](LoopKind kind, auto&& body) {
+    const Id lane = kernel_.new_id("lane");
+    return b().loop(lane, b().integer(lanes), body(b().var(lane)), kind);
+  };
+  const auto each_element = [&](auto&& body) {
+    const Id group = kernel_.new_id("group");
+    return b().loop(group, b().integer(groups), each_lane(LoopKind::kVectorized, [&](Expr lane) {
+                      return body(lane, sort_key(node, row, b().add(b().scale(b().var(group), lanes), lane)));
+                    }));
+  };
+  const auto both = [&](Stmt x, Stmt y) { return b().seq(std::array<Stmt, 2>{x, y}); };
+  const auto bounded = [&](Expr x) {
+    return b().min(b().max(x, b().real(-kLargestBound, key)), b().real(kLargestBound, key));
+  };
+  std::vector<Stmt> steps{each_lane(LoopKind::kVectorized,
+                                    [&](Expr lane) {
+                                      return both(row_store(lows, row, lane, b().real(HUGE_VAL, key)),
+                                                  row_store(highs, row, lane, b().real(-HUGE_VAL, key)));
+                                    }),
+                          each_element([&](Expr lane, Expr x) {
+                            return both(row_store(lows, row, lane, b().min(row_load(lows, row, lane), x)),
+                                        row_store(highs, row, lane, b().max(row_load(highs, row, lane), x)));
+                          }),
+                          set(low, b().real(HUGE_VAL, key)),
+                          set(high, b().real(-HUGE_VAL, key)),
+                          each_lane(LoopKind::kSerial,
+                                    [&](Expr lane) {
+                                      return both(set(low, b().min(get(low), row_load(lows, row, lane))),
+                                                  set(high, b().max(get(high), row_load(highs, row, lane))));
+                                    }),
+                          set(low, bounded(get(low))),
+                          set(high, bounded(get(high))),
+                          set(searching, one)};
+  const Expr middle = b().mul(b().add(get(low), get(high)), b().real(0.5, key)), k = b().integer(a.k, Type::kI32);
+  // A middle that enough elements come before is the threshold and one bound of the rest of the range.
+  const Tensor &inner = a.largest ? low : high, &outer = a.largest ? high : low;
+  const Stmt enough = b().seq(std::array<Stmt, 4>{
+      set(threshold, middle), set(open, zero),
+      set(searching, b().select(b().le(get(count), b().integer(a.k + a.k / 8, Type::kI32)), none, one)),
+      set(inner, middle)});
+  const std::array<Stmt, 5> halving{
+      each_lane(LoopKind::kVectorized, [&](Expr lane) { return row_store(counts, row, lane, none); }),
+      each_element([&](Expr lane, Expr x) {
+        return row_store(counts, row, lane,
+                         b().add(row_load(counts, row, lane), b().select(comes_before(a, x, middle), one, none)));
+      }),
+      set(count, none),
+      each_lane(LoopKind::kSerial,
+                [&](Expr lane) { return set(count, b().add(get(count), row_load(counts, row, lane))); }),
+      b().if_then(b().le(k, get(count)), enough, set(outer, middle))};
+  steps.push_back(b().loop(kernel_.new_id("halving"), b().integer(kMostHalvings),
+                           b().if_then(b().eq(get(searching), one), b().seq(halving))));
+  return b().seq(steps);
+}
+
 // The first k of each row, by buffers with room for at least twice as many.
 Stmt GroupNest::emit_selected(const graph::Node& node, const std::string& name, const Tensor& out) {
   const auto& a = node.as<graph::TopKAttrs>();
@@ -220,8 +301,13 @@ Stmt GroupNest::emit_selected(const graph::Node& node, const std::string& name, 
         b().loop(end_loop, k, b().store(out.buffer->id, to, b().cast(row_load(s.order, row, j), out.buffer->type)));
     // What waits across pieces has to be there around their loop.
     const Stmt clear = fill_row(s, nullptr, 0, b().constant(0, key), true);
-    return b().seq(std::array<Stmt, 6>{clear, row_store(filled, row, zero, zero), row_store(open, row, zero, one),
-                                       row_store(threshold, row, zero, b().constant(0, key)), read, put});
+    std::vector<Stmt> all{clear, row_store(filled, row, zero, zero), row_store(open, row, zero, one),
+                          row_store(threshold, row, zero, b().constant(0, key))};
+    const bool side_by_side = a.axis + 1 == static_cast<int64_t>(out.shape.size());
+    if (is_float(key) && side_by_side) all.push_back(guess_threshold(node, threshold, open, rows, row));
+    all.push_back(read);
+    all.push_back(put);
+    return b().seq(all);
   });
 }
 

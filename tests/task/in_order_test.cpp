@@ -88,6 +88,51 @@ TEST_CASE("boxes that stay are the same in order") {
   }
 }
 
+TEST_CASE("rows of floats have a first threshold, whatever their numbers are") {
+  const int64_t extent = 301;
+  std::vector<Doubles> rows;
+  const auto add_row = [&](auto&& number) {
+    rows.emplace_back();
+    for (int64_t i = 0; i < extent; ++i) rows.back().push_back(number(i));
+  };
+  add_row([](int64_t) { return 3.0; });
+  add_row([](int64_t i) { return static_cast<double>(i); });
+  add_row([](int64_t i) { return -static_cast<double>(i); });
+  add_row([](int64_t i) { return std::exp(static_cast<double>(i * 37 % 301) / 40 - 6); });
+  add_row([](int64_t i) { return i % 3 == 0 ? static_cast<double>(i) : -INFINITY; });
+  add_row([](int64_t i) { return i % 3 == 0 ? static_cast<double>(i) : INFINITY; });
+  add_row([](int64_t i) { return i % 5 == 0 ? static_cast<double>(i) : NAN; });
+  add_row([](int64_t) { return NAN; });
+  add_row([](int64_t i) { return i == 300 ? 60000.0 : 1e-3 * static_cast<double>(i % 7); });
+  add_row([](int64_t i) { return i % 2 == 0 ? 0.0 : -0.0; });
+  Doubles all;
+  for (const Doubles& row : rows) all.insert(all.end(), row.begin(), row.end());
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kF64})
+    for (int64_t k : {1, 20, 75})
+      for (bool largest : {false, true})
+        check_top_k(dtype, {static_cast<int64_t>(rows.size()), extent}, {1, k, largest}, all);
+
+  // Vectors count where elements are side by side in memory.
+  const auto counts = [](DType dtype, int64_t axis) {
+    Model m;
+    m.options.in_order = true;
+    const ValueId x = m.input(dtype, {200, 200}, scattered(200 * 200, 90, false));
+    m.g.add_output(m.node(Op::kTopK, graph::TopKAttrs{axis, 20, true}, {x}), "y");
+    auto task = task::make_task(m.g, graph::fuse(m.g)[0], m.options);
+    REQUIRE(task.has_value());
+    bool found = false;
+    ir::visit(task->kernel.root, [&](ir::Stmt s) {
+      const ir::Loop* l = ir::as<ir::Loop>(s);
+      found |= l != nullptr && l->loop_kind == ir::LoopKind::kVectorized;
+      return true;
+    });
+    return found;
+  };
+  CHECK(counts(DType::kF32, 1));
+  CHECK_FALSE(counts(DType::kF32, 0));
+  CHECK_FALSE(counts(DType::kI32, 1));
+}
+
 TEST_CASE("scatters in order agree with their definition") {
   using graph::ScatterReduction;
   for (ScatterReduction reduction : {ScatterReduction::kNone, ScatterReduction::kAdd, ScatterReduction::kMul,
