@@ -240,12 +240,15 @@ bool gains_by_fusing(const Kernel& k, const Block& block, int64_t lanes, int64_t
          (2 * last_extent(k, block) < lanes && choose_last_axes(k, block, lanes, limit).used(lanes) < 0.5);
 }
 
-// Single elements are slower for certain: every access is plain, and vectors are full enough.
+// Single elements are slower for certain: every access is plain, and vectors are full enough. A condition that is the
+// same for a whole row, as padding above it has, leaves an access plain.
 bool makes_vectors(const Kernel& k, const Block& block, int64_t lanes, int64_t limit) {
   const std::optional<NaiveNest> nest = naive_nest(k, block);
   if (!nest || nest->extents.empty() || nest->is_reduction()) return false;
   bool plain = true;
-  visit_loads(block.body, [&](const Load& load) { plain &= load.predicate == nullptr; });
+  visit_loads(block.body, [&](const Load& load) {
+    plain &= load.predicate == nullptr || !mentions(load.predicate, block.iters.back().id);
+  });
   for (const analysis::Operand& o : nest->operands)
     plain &= std::all_of(o.stride.begin(), o.stride.end(), [](const auto& stride) { return stride.has_value(); });
   plain &= std::all_of(nest->group.begin(), nest->group.end(), [](int64_t group) { return group == 0; });

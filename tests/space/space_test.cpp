@@ -197,7 +197,34 @@ constexpr const char* kPlanes = R"(kernel built {
 }
 )";
 
+// Rows of zeros between rows of the input.
+constexpr const char* kZeroRows = R"(kernel built {
+  input x: f32[10, 203]
+  output out: f32[10, 2, 203]
+  for i0 in 10 {
+    for i1 in 2 {
+      for i2 in 203 {
+        block pad(v0: spatial 10 = i0, v1: spatial 2 = i1, v2: spatial 203 = i2) {
+          out[v0, v1, v2] = (x[v0, v2] where v1 < 1 else 0.0)
+        }
+      }
+    }
+  }
+}
+)";
+
 }  // namespace
+
+TEST_CASE("a condition of whole rows leaves no program of single elements") {
+  const target::Target target = named_target("x86-64-v4");
+  auto kernel = ir::parse(kZeroRows);
+  REQUIRE(kernel.has_value());
+  for (const schedule::Trace& trace : space::generate_space(*kernel, target)) {
+    const std::string text = schedule::print_trace(trace);
+    INFO(text);
+    CHECK(text.find("vectorize") != std::string::npos);
+  }
+}
 
 TEST_CASE("short last axes fill vectors together, where lanes stay in a few windows of memory") {
   const target::Target target = named_target("x86-64-v4");
