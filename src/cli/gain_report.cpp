@@ -43,7 +43,10 @@ std::string gain_text(const driver::Gain& gain, const driver::Program& program, 
 
 Json gain_json(const driver::Gain& gain) {
   const driver::Comparison& c = gain.latency;
-  Json json = {{"before_seconds", c.median_a}, {"after_seconds", c.median_b}, {"predicted", gain.predicted}};
+  Json json = {{"before_seconds", c.median_a},
+               {"after_seconds", c.median_b},
+               {"kernels_seconds", gain.kernels},
+               {"predicted", gain.predicted}};
   if (gain.predicted)
     json["ratio"] = c.ratio;
   else

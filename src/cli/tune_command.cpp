@@ -56,6 +56,30 @@ bool finds_gain(const TuneArguments& a, const target::Target& target, driver::Ef
   return effort != driver::Effort::kConstruct && a.simulate == 0 && (backend.runs_on_host(target) || backend.predicts);
 }
 
+// Where the model can be built and timed inside of runs: on the CPU that measured, or a fleet of such.
+bool chooses_in_model(const driver::TuneRequest& request) {
+  const backend::Backend& backend = backend::backend_of(request.target);
+  return backend.by_threads && backend.runs_on_host(request.target) && !request.fleet;
+}
+
+// A failure is a warning: what was found alone is in the store.
+std::optional<driver::InModel> find_in_model(const TuneArguments& a, const driver::Model& model,
+                                             const driver::TuneRequest& request, record::Store& store,
+                                             driver::TuneReport& report) {
+  remark(a.common.quiet,
+         "building the model with the fastest few programs of each task, to choose among its neighbors");
+  const auto choose = [&]() -> Result<std::optional<driver::InModel>> {
+    TCC_TRY(const Records records, open_records(a.records));
+    driver::InModelOptions options{request.target, &store, records.all, request.options.threads};
+    options.seconds = driver::in_model_seconds(report.seconds);
+    return driver::choose_in_model(model, options, report);
+  };
+  Result<std::optional<driver::InModel>> chosen = choose();
+  if (chosen) return std::move(*chosen);
+  print_warning(fmt::format("programs were not compared inside of the model: {}", chosen.error().message));
+  return std::nullopt;
+}
+
 // Measured, or predicted where the search was. A failure is a warning: what was found is in the store.
 std::optional<driver::Gain> find_gain(const TuneArguments& a, const driver::Model& model,
                                       const driver::Program& program, const driver::TuneRequest& request,
@@ -127,8 +151,9 @@ Result<int> tune(const TuneArguments& a) {
     print_library(a, library);
   };
   if (finds_gain(a, target, effort))
-    request.afterwards = [&first](double command, double build) {
-      return driver::gain_seconds(driver::gain_timing(command), build, first.predicted_seconds);
+    request.afterwards = [&](double command, double build) {
+      return driver::gain_seconds(driver::gain_timing(command), build, first.predicted_seconds) +
+             (chooses_in_model(request) ? driver::in_model_seconds(command) : 0);
     };
   print_refused_forms(program.refused_forms, a.model.winograd != "auto");
   if (effort != driver::Effort::kConstruct) print_plan(a, program, request, db);
@@ -150,10 +175,12 @@ Result<int> tune(const TuneArguments& a) {
   }
   if (!report) return tl::make_unexpected(std::move(report).error());
   curve.end(report->best_seconds, report->seconds);
+  std::optional<driver::InModel> in_model;
   std::optional<driver::Gain> gain;
-  if (request.afterwards && !report->stopped && (report->predicted || report->counts.measured > 0))
-    gain = find_gain(a, model, program, request, *report, first);
-  print_tune_report(a, *report, curve, request, program, gain);
+  const bool found = request.afterwards && !report->stopped && (report->predicted || report->counts.measured > 0);
+  if (found && chooses_in_model(request)) in_model = find_in_model(a, model, request, *store, *report);
+  if (found) gain = find_gain(a, model, program, request, *report, first);
+  print_tune_report(a, *report, curve, request, program, in_model, gain);
   check_peak(a, *report, request);
   print_tune_remarks(a, *report);
   if (report->stopped) return kStopped;

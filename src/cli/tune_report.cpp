@@ -139,6 +139,14 @@ std::string drafts_text(const search::Counts& c) {
   return text;
 }
 
+std::string in_model_text(const driver::InModel& m) {
+  const std::string changed = m.changed == 0   ? "no task has"
+                              : m.changed == 1 ? "1 task has"
+                                               : fmt::format("{} tasks have", m.changed);
+  return fmt::format("in the model: {} libraries in turns, {} each; {} another program than before\n", m.libraries,
+                     plural(m.rounds, "turn"), changed);
+}
+
 Json proposals_json(const search::Counts& c) {
   Json json = TCC_JSON(c, proposed, duplicate, rejected, rejected_by_reason);
   json.update({{"not_chosen", not_chosen(c)}, {"tried", tried(c)}});
@@ -205,13 +213,14 @@ int64_t disturbed_tasks(const driver::TuneReport& report) {
 
 void print_tune_report(const TuneArguments& a, const driver::TuneReport& report, const ValueCurve& curve,
                        const driver::TuneRequest& request, const driver::Program& program,
-                       const std::optional<driver::Gain>& gain) {
+                       const std::optional<driver::InModel>& in_model, const std::optional<driver::Gain>& gain) {
   const target::Target& target = request.target;
   const std::vector<size_t>& chosen = request.tasks;
   if (a.common.json) {
     Json json = report_json(report, program, chosen, a.baseline);
     json["predicted"] = report.predicted;
     json["calibrated"] = target.cuda.calibrated;
+    if (in_model) json["in_model"] = TCC_JSON(*in_model, libraries, rounds, changed, seconds);
     if (gain) json["latency"] = gain_json(*gain);
     json["curve"] = Json::array();
     for (const ValueCurve::Point& p : curve.points())
@@ -227,12 +236,16 @@ void print_tune_report(const TuneArguments& a, const driver::TuneReport& report,
   std::string text = task_table(report, program, chosen, baseline) + "\n" +
                      proposals_text(report.counts, a.common.verbose > 0) + drafts_text(report.counts);
   text += fmt::format("{} in {}", plural(report.trials, "trial"), format_elapsed(report.seconds));
-  if (report.best_seconds > 0)
+  if (report.best_seconds > 0 && gain && !gain->predicted)
+    text += fmt::format("; the kernels take {} inside of the built library, {} each timed alone",
+                        format_seconds(gain->kernels), format_seconds(report.best_seconds));
+  else if (report.best_seconds > 0)
     text += fmt::format("; the kernels, each timed alone, take {}", format_seconds(report.best_seconds));
   if (baseline && report.best_seconds > 0 && report.baseline_seconds > 0)
     text += fmt::format(", unscheduled {}: {}", format_seconds(report.baseline_seconds),
                         format_ratio(report.baseline_seconds, report.best_seconds));
   text += "\n" + phases_text(report) + curve.text();
+  if (in_model) text += in_model_text(*in_model);
   print(text + gained);
 }
 

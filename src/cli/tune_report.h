@@ -6,6 +6,7 @@
 #include "cli/tune_options.h"
 #include "cli/value_curve.h"
 #include "tcc/driver/gain.h"
+#include "tcc/driver/in_model.h"
 
 namespace tcc::cli {
 
@@ -15,7 +16,7 @@ int64_t disturbed_tasks(const driver::TuneReport& report);
 // The summary, on stdout: tables or an event.
 void print_tune_report(const TuneArguments& a, const driver::TuneReport& report, const ValueCurve& curve,
                        const driver::TuneRequest& request, const driver::Program& program,
-                       const std::optional<driver::Gain>& gain);
+                       const std::optional<driver::InModel>& in_model, const std::optional<driver::Gain>& gain);
 
 // One line, or one event: from now on `build` has a program for every task.
 void print_library(const TuneArguments& a, const driver::FirstLibrary& library);

@@ -35,12 +35,10 @@ KernelTime read_task(const nlohmann::json& t) {
 // The steps inside runs of the model, summed by task.
 Result<void> time_kernels(package::ModelContext& context, const LibraryFacts& facts, const HostTensors& tensors,
                           const BenchOptions& options, std::vector<KernelTime>& kernels) {
-  std::vector<uint64_t> ns(facts.steps.size());
   std::vector<std::vector<double>> samples(kernels.size());
   auto once = [&]() -> Result<double> {
-    TCC_TRY_VOID(context.run_timed(tensors.input_pointers, tensors.output_pointers, ns));
-    for (std::vector<double>& s : samples) s.push_back(0);
-    for (size_t i = 0; i < ns.size(); ++i) samples[facts.steps[i]].back() += static_cast<double>(ns[i]) * 1e-9;
+    TCC_TRY(const std::vector<double> seconds, time_tasks(context, facts, tensors));
+    for (size_t t = 0; t < samples.size(); ++t) samples[t].push_back(seconds[t]);
     return 0.0;
   };
   TCC_TRY(const std::vector<double> runs, collect(options.seconds, options.min_runs, once));
@@ -77,6 +75,15 @@ Result<LibraryFacts> library_facts(const package::LoadedModel& model) {
   for (const Json& a : list("architectures"))
     if (a.is_object()) facts.targets[a.value("architecture", "")] = a.value("target", "");
   return facts;
+}
+
+Result<std::vector<double>> time_tasks(package::ModelContext& context, const LibraryFacts& facts,
+                                       const HostTensors& tensors) {
+  std::vector<uint64_t> ns(facts.steps.size());
+  TCC_TRY_VOID(context.run_timed(tensors.input_pointers, tensors.output_pointers, ns));
+  std::vector<double> seconds(facts.tasks.size(), 0);
+  for (size_t i = 0; i < ns.size(); ++i) seconds[facts.steps[i]] += static_cast<double>(ns[i]) * 1e-9;
+  return seconds;
 }
 
 Result<std::vector<double>> collect(double seconds, int64_t min_runs, const std::function<Result<double>()>& call) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/host_tensors.h"
 #include "tcc/driver/library.h"
 #include "tcc/graph/graph.h"
 #include "tcc/package/loaded_model.h"
@@ -22,6 +23,10 @@ struct LibraryFacts {
 };
 // Errors: the metadata lists no tasks, or its steps name tasks that it does not list.
 Result<LibraryFacts> library_facts(const package::LoadedModel& model);
+
+// Seconds of each of facts.tasks, all its steps, inside of one run.
+Result<std::vector<double>> time_tasks(package::ModelContext& context, const LibraryFacts& facts,
+                                       const HostTensors& tensors);
 
 // Collects what `call` returns, one sample a call, for `seconds` and at least `min_runs` times, after a warm-up of a
 // tenth of that.

@@ -78,6 +78,7 @@ Result<Gain> measure_gain(const Model& model, const GainOptions& options) {
   TCC_TRY(const BenchReport first, bench_library(before, bench));
   TCC_TRY(const BenchReport second, bench_library(after, bench));
   for (const KernelTime& k : second.kernels) {
+    gain.kernels += k.time.median;
     auto same =
         std::find_if(first.kernels.begin(), first.kernels.end(), [&](const KernelTime& o) { return o.key == k.key; });
     // Another form of a convolution has another key. Kernels of one node have the same list of nodes.
@@ -133,7 +134,7 @@ Result<std::optional<Gain>> predict_gain(const Program& program, const TuneReque
   }
   if (sum_before <= 0) return std::optional<Gain>();
   gain.latency.median_a = sum_before;
-  gain.latency.median_b = sum_after;
+  gain.latency.median_b = gain.kernels = sum_after;
   gain.latency.ratio = gain.latency.low = gain.latency.high = sum_after / sum_before;
   sort_by_gain(gain.tasks);
   gain.seconds = watch.seconds();

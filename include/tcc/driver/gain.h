@@ -31,6 +31,7 @@ struct TaskGain {
 struct Gain {
   Comparison latency;           // a: before, b: after; of a prediction the ratio has no interval
   std::vector<TaskGain> tasks;  // those that gained, most seconds first
+  double kernels = 0;           // seconds of all kernels inside of a run of the second library; predicted: their sum
   double seconds = 0;           // wall time of all this
   bool predicted = false;       // sums of a model's times of kernels; nothing was run
 };

@@ -1,0 +1,198 @@
+#include "tcc/driver/in_model.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "driver/bench.h"
+#include "driver/host_tensors.h"
+#include "driver/student.h"
+#include "tcc/record/disturbed.h"
+#include "tcc/support/files.h"
+
+namespace tcc::driver {
+namespace {
+
+constexpr double kTuningShare = 0.15, kLeastSeconds = 2, kMostSeconds = 30;  // of tuning
+constexpr double kBuildShare = 0.6;                                          // of the time, at most
+constexpr int64_t kMostLibraries = 5;
+constexpr double kMemoryShare = 0.25;     // of the machine's, for all libraries at one time
+constexpr double kInReach = 0.1;          // programs that are further behind alone are not tried
+constexpr int64_t kRecordsLookedAt = 16;  // as many as a confirmed best is looked for in
+constexpr double kClearLead = 0.015;      // over the program that is fastest alone, in the median round ...
+constexpr double kWins = 0.75;            // ... and in so many of them
+constexpr int64_t kLeastRounds = 4, kMostRounds = 32;
+constexpr double kTurnSeconds = 20e-3;
+constexpr int64_t kRunsOfTurn = 2;  // at least
+
+// The programs of a task that are tried, the present choice first.
+struct Contest {
+  TunedTask* task = nullptr;
+  std::vector<record::Record> programs;
+};
+
+Result<Contest> find_contest(TunedTask& task, const InModelOptions& options) {
+  Contest contest{&task, {}};
+  const uint64_t hash = search::task_hash(task.result.key);
+  const record::Machine machine = search::machine_of(options.target);
+  TCC_TRY(std::optional<record::Record> best, options.database->confirmed_best(hash, machine, options.threads));
+  if (!best || record::is_untimed(best->kind) || record::is_disturbed(*best)) return contest;
+  double limit = best->median * (1 + kInReach);
+  for (const TunedForm& form : task.forms)  // `build` takes the form whose program is fastest alone
+    if (form.key != task.result.key && form.best_seconds > 0) limit = std::min(limit, form.best_seconds);
+  TCC_TRY(std::vector<record::Record> fastest,
+          options.store->fastest(hash, machine, options.threads, kRecordsLookedAt));
+  contest.programs.push_back(std::move(*best));
+  for (record::Record& r : fastest)
+    if (r.nest_hash != contest.programs[0].nest_hash && r.median < limit && !record::is_disturbed(r) &&
+        std::ssize(contest.programs) < kMostLibraries)
+      contest.programs.push_back(std::move(r));
+  return contest;
+}
+
+// The library of each task's program `place`; of its first one where it has not as many.
+Result<std::string> build_place(const Model& model, const InModelOptions& options, const std::vector<Contest>& contests,
+                                size_t place, const std::string& folder) {
+  TCC_TRY(const std::unique_ptr<record::Store> chosen, record::Store::open(":memory:"));
+  for (const Contest& c : contests) {
+    if (place == 0 || place >= c.programs.size()) continue;
+    record::Record r = c.programs[place];
+    r.median = r.low = c.programs[0].median / 2;  // whatever the other forms of the task take, this one is built
+    TCC_TRY_VOID(chosen->add(r));
+  }
+  // Only asked, never written.
+  auto* others = const_cast<record::Database*>(options.database);
+  const std::unique_ptr<record::Database> database = record::make_ordered_union({chosen.get(), others});
+  BuildOptions build;
+  build.folder = folder;
+  build.targets = {options.target};
+  build.store = database.get();
+  build.threads = options.threads;
+  TCC_TRY(const BuildReport report, build_model(model, build));
+  return report.package.library;
+}
+
+double bytes_of(const std::string& folder) {
+  double bytes = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.is_regular_file(error)) bytes += static_cast<double>(entry.file_size(error));
+  return bytes;
+}
+
+// A built library that is timed task by task.
+struct Entrant {
+  std::shared_ptr<package::LoadedModel> model;
+  LibraryFacts facts;
+  std::unique_ptr<HostTensors> tensors;
+  std::map<std::string, std::vector<double>> rounds;  // seconds by the task's key
+
+  Result<void> load(const std::string& library) {
+    TCC_TRY(model, package::LoadedModel::open(library));
+    TCC_TRY(facts, library_facts(*model));
+    tensors = std::make_unique<HostTensors>(*model, BenchOptions().seed);
+    return {};
+  }
+  // Its threads are new ones: where the system keeps two of them on one processor it does so for a turn only.
+  Result<void> turn(int64_t threads) {
+    TCC_TRY(const auto context, model->create_context({.threads = static_cast<int>(threads)}));
+    TCC_TRY_VOID(time_tasks(*context, facts, *tensors));  // finds another library's data in the caches
+    std::vector<std::vector<double>> samples(facts.tasks.size());
+    Stopwatch watch;
+    for (int64_t run = 0; run < kRunsOfTurn || watch.seconds() < kTurnSeconds; ++run) {
+      TCC_TRY(const std::vector<double> seconds, time_tasks(*context, facts, *tensors));
+      for (size_t t = 0; t < seconds.size(); ++t) samples[t].push_back(seconds[t]);
+    }
+    for (size_t t = 0; t < samples.size(); ++t) rounds[facts.tasks[t].key].push_back(median_of(samples[t]));
+    return {};
+  }
+};
+
+Result<int64_t> time_in_turns(std::vector<Entrant>& entrants, int64_t threads, double seconds) {
+  Stopwatch watch;
+  int64_t round = 0;
+  for (; round < kLeastRounds || (round < kMostRounds && watch.seconds() < seconds); ++round)
+    for (size_t i = 0; i < entrants.size(); ++i)
+      TCC_TRY_VOID(entrants[(i + static_cast<size_t>(round)) % entrants.size()].turn(threads));
+  return round;
+}
+
+// The time of the program `place` over that of the first one: the median round; 1 where it does not win clearly.
+double clear_ratio(const std::vector<Entrant>& entrants, const std::string& key, size_t place) {
+  const auto first = entrants[0].rounds.find(key), other = entrants[place].rounds.find(key);
+  if (first == entrants[0].rounds.end() || other == entrants[place].rounds.end()) return 1;
+  std::vector<double> ratios;
+  int64_t wins = 0;
+  for (size_t i = 0; i < first->second.size(); ++i) {
+    ratios.push_back(other->second[i] / first->second[i]);
+    wins += ratios.back() < 1 ? 1 : 0;
+  }
+  const double ratio = median_of(ratios);
+  const bool clear = ratio < 1 - kClearLead && static_cast<double>(wins) >= kWins * static_cast<double>(ratios.size());
+  return clear ? ratio : 1;
+}
+
+// Does another program of the task win? Its time alone is then the task's.
+Result<bool> decide(Contest& contest, const std::vector<Entrant>& entrants, const InModelOptions& options,
+                    TuneReport& report) {
+  TunedTask& task = *contest.task;
+  size_t winner = 0;
+  double ratio = 1;
+  for (size_t place = 1; place < std::min(contest.programs.size(), entrants.size()); ++place)
+    if (const double r = clear_ratio(entrants, task.result.key, place); r < ratio) ratio = r, winner = place;
+  if (winner == 0) return false;
+  const record::Record& r = contest.programs[winner];
+  TCC_TRY_VOID(options.store->save_session(
+      record::confirmed_best_key(r.task, search::machine_of(options.target), options.threads),
+      record::hash_text(r.nest_hash)));
+  if (report.best_seconds > 0)
+    report.best_seconds += static_cast<double>(task.result.weight) * (r.median - task.result.best_seconds);
+  task.result.best_seconds = r.median;
+  task.result.best_gflops = r.median > 0 ? task.flops / r.median / 1e9 : 0;
+  task.result.best_nest_hash = r.nest_hash;
+  task.result.best_trace = r.trace;
+  return true;
+}
+
+}  // namespace
+
+double in_model_seconds(double command_seconds) {
+  return std::clamp(kTuningShare * command_seconds, kLeastSeconds, kMostSeconds);
+}
+
+Result<std::optional<InModel>> choose_in_model(const Model& model, const InModelOptions& options, TuneReport& report) {
+  Stopwatch watch;
+  std::vector<Contest> contests;
+  size_t most = 1;
+  for (TunedTask& task : report.tasks) {
+    TCC_TRY(Contest contest, find_contest(task, options));
+    most = std::max(most, contest.programs.size());
+    contests.push_back(std::move(contest));
+  }
+  if (most < 2) return std::optional<InModel>();
+  TCC_TRY(const auto folder, TemporaryDirectory::create("tcc-in-model-"));
+  std::vector<Entrant> entrants;
+  double bytes = 0;
+  const double room = kMemoryShare * static_cast<double>(target::host_target().memory_bytes);
+  for (size_t place = 0; place < most; ++place) {
+    const double each = watch.seconds() / static_cast<double>(std::max<size_t>(place, 1));
+    if (place > 0 && watch.seconds() + each > kBuildShare * options.seconds) break;
+    const std::string here = fmt::format("{}/{}", folder->path(), place);
+    TCC_TRY(const std::string library, build_place(model, options, contests, place, here));
+    bytes += bytes_of(here);
+    if (place > 0 && bytes > room) break;
+    TCC_TRY_VOID(entrants.emplace_back().load(library));
+  }
+  if (entrants.size() < 2) return std::optional<InModel>();
+  InModel result;
+  result.libraries = std::ssize(entrants);
+  TCC_TRY(result.rounds, time_in_turns(entrants, options.threads, options.seconds - watch.seconds()));
+  for (Contest& contest : contests) {
+    TCC_TRY(const bool changed, decide(contest, entrants, options, report));
+    result.changed += changed ? 1 : 0;
+  }
+  result.seconds = watch.seconds();
+  return std::optional(result);
+}
+
+}  // namespace tcc::driver

@@ -1,0 +1,104 @@
+// Choosing among the fastest programs of a task inside of the model: what wins there is the task's best from then on.
+#include "tcc/driver/in_model.h"
+
+#include <catch2/catch.hpp>
+
+#include "tcc/driver/model.h"
+#include "tcc/search/search.h"
+
+using namespace tcc;
+using namespace tcc::driver;
+
+namespace {
+
+constexpr double kMillisecond = 1e-3;
+
+Result<Model> mlp(int64_t batch) {
+  ModelSource source;
+  source.model = "zoo:mlp";
+  source.zoo.batch = batch;
+  return load_model(source);
+}
+
+// A program that is said to take so many seconds alone.
+void add_measured(record::Store& store, const task::Task& task, const search::Chosen& program, double seconds) {
+  auto trace = program.trace.empty() ? schedule::Trace() : schedule::trace_from_json(program.trace);
+  REQUIRE(trace.has_value());
+  record::Record r = search::program_record(task, target::host_target(), *trace, program.nest_hash);
+  r.kind = record::Kind::kMeasured;
+  r.median = r.low = r.high = seconds;
+  r.threads = 1;
+  REQUIRE(store.add(r).has_value());
+}
+
+}  // namespace
+
+TEST_CASE("the program that is fastest inside of the model is built, whatever its time alone") {
+  auto model = mlp(64);
+  REQUIRE(model.has_value());
+  const target::Target host = target::host_target();
+  auto program = make_program(*model);
+  REQUIRE(program.has_value());
+  const std::vector<task::Task>& tasks = program->tasks.tasks;
+  REQUIRE(tasks.size() == 3);
+
+  // By their times alone the plain loops of the first task are a little faster than scheduled ones, and those of the
+  // second a little slower. The third has plain loops that are far behind.
+  auto store = record::Store::open(":memory:");
+  REQUIRE(store.has_value());
+  TuneReport report;
+  std::vector<uint64_t> scheduled;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    auto plain = search::unscheduled_program(tasks[i], host);
+    auto fast = search::choose_program(tasks[i], host, nullptr, 1);
+    REQUIRE(plain.has_value());
+    REQUIRE(fast.has_value());
+    REQUIRE(plain->nest_hash != fast->nest_hash);
+    const double apart = i == 0 ? 0.95 : i == 1 ? 1.05 : 1.5;
+    add_measured(**store, tasks[i], *fast, kMillisecond);
+    add_measured(**store, tasks[i], *plain, apart * kMillisecond);
+    scheduled.push_back(fast->nest_hash);
+    TunedTask& tuned = report.tasks.emplace_back();
+    tuned.result.key = tasks[i].key;
+    tuned.result.best_seconds = std::min(apart, 1.0) * kMillisecond;
+    report.best_seconds += tuned.result.best_seconds;
+  }
+  const auto best_nest = [&](size_t i) {
+    auto best = (*store)->confirmed_best(search::task_hash(tasks[i]), search::machine_of(host), 1);
+    REQUIRE(best.has_value());
+    REQUIRE(best->has_value());
+    return (*best)->nest_hash;
+  };
+  CHECK(best_nest(0) != scheduled[0]);
+
+  const InModelOptions options{.target = host, .store = store->get(), .database = store->get(), .seconds = 0.5};
+  auto chosen = choose_in_model(*model, options, report);
+  if (!chosen) FAIL(chosen.error().message);
+  REQUIRE(chosen->has_value());
+  CHECK((*chosen)->libraries == 2);
+  CHECK((*chosen)->changed == 1);
+  for (size_t i = 0; i < tasks.size(); ++i) CHECK(best_nest(i) == scheduled[i]);
+  CHECK(report.tasks[0].result.best_seconds == kMillisecond);
+  CHECK(report.best_seconds == Approx(3 * kMillisecond));
+
+  // The winner meets the same programs again, and stays.
+  chosen = choose_in_model(*model, options, report);
+  if (!chosen) FAIL(chosen.error().message);
+  REQUIRE(chosen->has_value());
+  CHECK((*chosen)->changed == 0);
+}
+
+TEST_CASE("tasks without another program in reach are not compared inside of the model") {
+  auto model = mlp(2);
+  REQUIRE(model.has_value());
+  auto store = record::Store::open(":memory:");
+  REQUIRE(store.has_value());
+  TuneReport report;
+  auto program = make_program(*model);
+  REQUIRE(program.has_value());
+  report.tasks.emplace_back().result.key = program->tasks.tasks[0].key;
+  const InModelOptions options{.target = target::host_target(), .store = store->get(), .database = store->get()};
+  const auto chosen = choose_in_model(*model, options, report);
+  REQUIRE(chosen.has_value());
+  CHECK_FALSE(chosen->has_value());
+}
