@@ -56,7 +56,7 @@ bool finds_gain(const TuneArguments& a, const target::Target& target, driver::Ef
   return effort != driver::Effort::kConstruct && a.simulate == 0 && (backend.runs_on_host(target) || backend.predicts);
 }
 
-// Where the model can be built and timed inside of runs: on the CPU that measured, or a fleet of such.
+// Where the model can be built and timed inside of runs: on the CPU of this machine, which measured the programs.
 bool chooses_in_model(const driver::TuneRequest& request) {
   const backend::Backend& backend = backend::backend_of(request.target);
   return backend.by_threads && backend.runs_on_host(request.target) && !request.fleet;

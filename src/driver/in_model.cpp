@@ -20,7 +20,7 @@ constexpr double kMemoryShare = 0.25;     // of the machine's, for all libraries
 constexpr double kInReach = 0.1;          // programs that are further behind alone are not tried
 constexpr int64_t kRecordsLookedAt = 16;  // as many as a confirmed best is looked for in
 constexpr double kClearLead = 0.015;      // over the program that is fastest alone, in the median round ...
-constexpr double kWins = 0.75;            // ... and in so many of them
+constexpr double kWins = 0.75;            // ... and in this share of them
 constexpr int64_t kLeastRounds = 4, kMostRounds = 32;
 constexpr double kTurnSeconds = 20e-3;
 constexpr int64_t kRunsOfTurn = 2;  // at least

@@ -20,7 +20,7 @@ Result<Model> mlp(int64_t batch) {
   return load_model(source);
 }
 
-// A program that is said to take so many seconds alone.
+// A program whose record names these seconds.
 void add_measured(record::Store& store, const task::Task& task, const search::Chosen& program, double seconds) {
   auto trace = program.trace.empty() ? schedule::Trace() : schedule::trace_from_json(program.trace);
   REQUIRE(trace.has_value());
