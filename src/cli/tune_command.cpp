@@ -72,6 +72,7 @@ std::optional<driver::InModel> find_in_model(const TuneArguments& a, const drive
     TCC_TRY(const Records records, open_records(a.records));
     driver::InModelOptions options{request.target, &store, records.all, request.options.threads};
     options.seconds = driver::in_model_seconds(report.seconds);
+    options.stop = request.stop;
     return driver::choose_in_model(model, options, report);
   };
   Result<std::optional<driver::InModel>> chosen = choose();
@@ -179,7 +180,7 @@ Result<int> tune(const TuneArguments& a) {
   std::optional<driver::Gain> gain;
   const bool found = request.afterwards && !report->stopped && (report->predicted || report->counts.measured > 0);
   if (found && chooses_in_model(request)) in_model = find_in_model(a, model, request, *store, *report);
-  if (found) gain = find_gain(a, model, program, request, *report, first);
+  if (found && !InterruptGuard::requested()) gain = find_gain(a, model, program, request, *report, first);
   print_tune_report(a, *report, curve, request, program, in_model, gain);
   check_peak(a, *report, request);
   print_tune_remarks(a, *report);

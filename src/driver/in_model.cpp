@@ -108,12 +108,25 @@ struct Entrant {
   }
 };
 
-Result<int64_t> time_in_turns(std::vector<Entrant>& entrants, int64_t threads, double seconds) {
+// Drops the last entrants where the time suffices for fewer: of a model whose run takes long.
+Result<void> keep_affordable(std::vector<Entrant>& entrants, int64_t threads, double seconds) {
+  Stopwatch watch;
+  TCC_TRY_VOID(entrants[0].turn(threads));
+  entrants[0].rounds.clear();
+  const double round = static_cast<double>(kLeastRounds) * std::max(watch.seconds(), kTurnSeconds);
+  entrants.resize(std::min(entrants.size(), static_cast<size_t>(std::max(seconds / round, 0.0))));
+  return {};
+}
+
+// The number of rounds.
+Result<int64_t> time_in_turns(std::vector<Entrant>& entrants, const InModelOptions& options, double seconds) {
   Stopwatch watch;
   int64_t round = 0;
   for (; round < kLeastRounds || (round < kMostRounds && watch.seconds() < seconds); ++round)
-    for (size_t i = 0; i < entrants.size(); ++i)
-      TCC_TRY_VOID(entrants[(i + static_cast<size_t>(round)) % entrants.size()].turn(threads));
+    for (size_t i = 0; i < entrants.size(); ++i) {
+      if (options.stop && options.stop()) return round;
+      TCC_TRY_VOID(entrants[(i + static_cast<size_t>(round)) % entrants.size()].turn(options.threads));
+    }
   return round;
 }
 
@@ -177,16 +190,19 @@ Result<std::optional<InModel>> choose_in_model(const Model& model, const InModel
   for (size_t place = 0; place < most; ++place) {
     const double each = watch.seconds() / static_cast<double>(std::max<size_t>(place, 1));
     if (place > 0 && watch.seconds() + each > kBuildShare * options.seconds) break;
+    if (options.stop && options.stop()) return std::optional<InModel>();
     const std::string here = fmt::format("{}/{}", folder->path(), place);
     TCC_TRY(const std::string library, build_place(model, options, contests, place, here));
     bytes += bytes_of(here);
     if (place > 0 && bytes > room) break;
     TCC_TRY_VOID(entrants.emplace_back().load(library));
   }
+  TCC_TRY_VOID(keep_affordable(entrants, options.threads, options.seconds - watch.seconds()));
   if (entrants.size() < 2) return std::optional<InModel>();
   InModel result;
   result.libraries = std::ssize(entrants);
-  TCC_TRY(result.rounds, time_in_turns(entrants, options.threads, options.seconds - watch.seconds()));
+  TCC_TRY(result.rounds, time_in_turns(entrants, options, options.seconds - watch.seconds()));
+  if (options.stop && options.stop()) return std::optional<InModel>();
   for (Contest& contest : contests) {
     TCC_TRY(const bool changed, decide(contest, entrants, options, report));
     result.changed += changed ? 1 : 0;

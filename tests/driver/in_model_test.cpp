@@ -71,8 +71,15 @@ TEST_CASE("the program that is fastest inside of the model is built, whatever it
   };
   CHECK(best_nest(0) != scheduled[0]);
 
-  const InModelOptions options{.target = host, .store = store->get(), .database = store->get(), .seconds = 0.5};
+  InModelOptions options{.target = host, .store = store->get(), .database = store->get(), .seconds = 60};
+  options.stop = [] { return true; };
   auto chosen = choose_in_model(*model, options, report);
+  REQUIRE(chosen.has_value());
+  CHECK_FALSE(chosen->has_value());
+  CHECK(best_nest(0) != scheduled[0]);
+
+  options.stop = nullptr;
+  chosen = choose_in_model(*model, options, report);
   if (!chosen) FAIL(chosen.error().message);
   REQUIRE(chosen->has_value());
   CHECK((*chosen)->libraries == 2);

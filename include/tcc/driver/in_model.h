@@ -2,6 +2,9 @@
 // and its inputs in the caches; in a model they are where the programs before it left them, and weights are in memory.
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "tcc/driver/tune.h"
 
 namespace tcc::driver {
@@ -11,7 +14,8 @@ struct InModelOptions {
   record::Store* store = nullptr;              // of the tuning; it is told which programs won
   const record::Database* database = nullptr;  // what `build` would read
   int64_t threads = 1;
-  double seconds = 10;  // of building and timing, about
+  double seconds = 10;              // of building and timing, at most, about
+  std::function<bool()> stop = {};  // true: end without a choice; may be empty
 };
 
 struct InModel {
@@ -24,8 +28,8 @@ struct InModel {
 // Builds the model with the best program of each tuned task, and again with its second, third ... where these were
 // nearly as fast, and times all tasks of these libraries in turns, inside of runs. A program that is clearly faster
 // there becomes the task's confirmed best in the store, and its time alone the one in `report`. Call it from a process
-// without other threads. Nothing where no task has another program in reach, or the time suffices for less than two
-// libraries. Errors: those of building, of running, and of the store.
+// without other threads. Nothing where no task has another program in reach, the time does not suffice for turns of two
+// libraries, or options.stop ended it. Errors: those of building, of running, and of the store.
 Result<std::optional<InModel>> choose_in_model(const Model& model, const InModelOptions& options, TuneReport& report);
 
 // Wall time that choose_in_model should have after tuning for so long.
