@@ -28,10 +28,13 @@ struct AxisTable {
   std::vector<double> weights;     // out x taps
   std::vector<char> outside;       // out: the element is extrapolated
 
+  // Each element of the result is that of the input, and its other taps weigh nothing.
   bool is_identity() const {
-    if (in != out || taps != 1) return false;
-    for (int64_t i = 0; i < out; ++i)
-      if (positions[static_cast<size_t>(i)] != i || weights[static_cast<size_t>(i)] != 1) return false;
+    if (in != out) return false;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const bool own = positions[i] == static_cast<int64_t>(i) / taps && weights[i] != 0;
+      if (weights[i] != (own ? 1 : 0)) return false;
+    }
     return true;
   }
   // Each element of the input `out / in` times, in order?

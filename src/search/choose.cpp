@@ -22,6 +22,7 @@ namespace {
 constexpr size_t kMaxPredictions = 4;     // records that are tried until one replays
 constexpr int64_t kMaxMeasured = 16;      // likewise
 constexpr int64_t kConstructed = 8;       // programs of a construction that compete with draws
+constexpr double kReuseOfInstructions = 24;  // see rank_programs: about 32 rows of a product of two inputs
 constexpr int64_t kDefaultFinalists = 8;  // of the default schedule, tried until one compiles and spills nothing
 
 Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> decisions, const task::Task& task,
@@ -294,8 +295,27 @@ Result<ChosenArtifact> leave(Chosen chosen) {
 
 }  // namespace
 
-Result<Ranking> rank_programs(const task::Task& task, const target::Target& target, int64_t threads, int64_t count,
-                              const Defaults& defaults) {
+namespace {
+
+// Products for each element of the parameters: what packing them for an instruction is spread over.
+double reuse(const task::Task& task) {
+  double elements = 0;
+  for (const ir::Buffer* b : task.kernel.buffers) {
+    if (b->role == ir::BufferRole::kTemp) continue;
+    double count = 1;
+    for (ir::Expr extent : b->shape) count *= ir::is_int(extent) ? static_cast<double>(ir::int_value(extent)) : 1;
+    elements += count;
+  }
+  return task.flops / 2 / std::max(elements, 1.0);
+}
+
+bool uses_instruction(const schedule::Trace& trace) {
+  return std::any_of(trace.instructions.begin(), trace.instructions.end(),
+                     [](const schedule::Instruction& i) { return i.op == schedule::Op::kTensorize; });
+}
+
+Result<Ranking> rank_in(const std::vector<schedule::Trace>& space, const task::Task& task, const target::Target& target,
+                        int64_t threads, int64_t count, const Defaults& defaults) {
   const backend::Backend& backend = backend::backend_of(target);
   TaskState state;
   state.task = &task;
@@ -312,7 +332,7 @@ Result<Ranking> rank_programs(const task::Task& task, const target::Target& targ
   if (!backend.predicts) settings.evolution.polishings = 1;
   RoundPlan plan{.count = count};
   Ranking out;
-  for (const schedule::Trace& trace : space::generate_space(task.kernel, target, options.space)) {
+  for (const schedule::Trace& trace : space) {
     ir::Legal<space::Sketch> sketch = space::make_sketch(trace, task.kernel, target);
     if (!sketch) {
       out.reject = fmt::format("{}: {}", ir::reject_reason_name(sketch.error().reason), sketch.error().text);
@@ -348,6 +368,24 @@ Result<Ranking> rank_programs(const task::Task& task, const target::Target& targ
   if (out.programs.empty() && !counts.reject_examples.empty())
     out.reject = fmt::format("{}: {}", counts.reject_examples.begin()->first, counts.reject_examples.begin()->second);
   return out;
+}
+
+}  // namespace
+
+Result<Ranking> rank_programs(const task::Task& task, const target::Target& target, int64_t threads, int64_t count,
+                              const Defaults& defaults) {
+  std::vector<schedule::Trace> space = space::generate_space(task.kernel, target, defaults.space);
+  // Programs by matrix or dot-product instructions are ahead of all others by far where packing pays. The networks do
+  // not know: the programs that they learned from have none.
+  if (!backend::backend_of(target).predicts && reuse(task) >= kReuseOfInstructions) {
+    std::vector<schedule::Trace> by_instruction;
+    std::copy_if(space.begin(), space.end(), std::back_inserter(by_instruction), uses_instruction);
+    if (!by_instruction.empty() && by_instruction.size() < space.size()) {
+      TCC_TRY(Ranking ranking, rank_in(by_instruction, task, target, threads, count, defaults));
+      if (!ranking.programs.empty()) return ranking;
+    }
+  }
+  return rank_in(space, task, target, threads, count, defaults);
 }
 
 std::string_view source_name(Source source) {

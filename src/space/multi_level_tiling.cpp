@@ -38,12 +38,13 @@ bool packs_evenly(const NaiveNest& nest, size_t i, int64_t tile) {
   return nest.group[i] == 0 || nest.group[i] % tile == 0;
 }
 
-// What vectorizing iterator i costs: 0 contiguous, 1 packed or small strides, 2 scattered stores, 10 and more gathers.
+// What vectorizing iterator i costs: 0 contiguous, 1 packed or small strides, 2 scattered stores, 10 and more gathers,
+// whose places are strides or a table's.
 int vector_cost(const NaiveNest& nest, size_t i, int64_t lanes, const SpaceOptions& options) {
   int cost = 0;
   for (const analysis::Operand& o : nest.operands) {
     if (!o.stride[i]) {
-      cost += 20;
+      cost += 10;
     } else if (*o.stride[i] > 1) {
       const bool packable = options.pack_weights && o.constant && o.dim[i] >= 0 && packs_evenly(nest, i, lanes);
       cost += packable ? 0 : *o.stride[i] <= kFewApart ? 1 : 10;
@@ -216,7 +217,10 @@ std::vector<Plan> make_plans(const Kernel& k, const NaiveNest& nest, const targe
   for (size_t i = 0; i < nest.extents.size(); ++i)
     if (!nest.reduce[i] && nest.extents[i] > 1)
       axes.push_back({static_cast<int>(i), vector_cost(nest, i, lanes, options), false, {}, 2});
-  std::stable_sort(axes.begin(), axes.end(), [](const Plan& x, const Plan& y) { return x.cost < y.cost; });
+  const auto scatters = [&](const Plan& p) { return nest.result.stride[static_cast<size_t>(p.v)] != 1; };
+  std::stable_sort(axes.begin(), axes.end(), [&](const Plan& x, const Plan& y) {
+    return x.cost != y.cost ? x.cost < y.cost : scatters(x) < scatters(y);
+  });
   // Two vector axes at most; one that gathers only where there is nothing better, and then beside a scalar variant.
   if (axes.size() > 2) axes.resize(2);
   if (axes.size() == 2 && axes[1].cost >= 10) axes.pop_back();
