@@ -19,6 +19,7 @@
 #include "tcc/driver/dynamic.h"
 #include "tcc/driver/forms.h"
 #include "tcc/graph/reference.h"
+#include "tcc/graph/resample_order.h"
 #include "tcc/search/search.h"
 #include "tcc/support/text.h"
 #include "tcc/target/core_model.h"
@@ -131,6 +132,7 @@ bool convolves_bytes(const graph::Graph& graph) {
 
 Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, const target::Target& target) {
   auto evaluator = graph::reference_evaluator();
+  if (backend::backend_of(target).by_threads) graph::separate_resamples(graph);
   graph::OptimizeOptions options;
   const bool asks = source.layouts == Layouts::kPlain && convolves_bytes(graph);
   options.layouts = layout_model(asks ? Layouts::kAuto : source.layouts, target);

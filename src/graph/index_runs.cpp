@@ -77,19 +77,7 @@ std::optional<ValueId> emit_runs(Graph& graph, const Node& gather) {
 }  // namespace
 
 void slice_gathers(Graph& graph) {
-  Replacements replacements(graph);
-  const std::vector<NodeId> order = std::move(graph.order);
-  graph.order.clear();
-  for (NodeId id : order) {
-    replacements.update(graph.node(id));
-    const Node node = graph.node(id);
-    if (const std::optional<ValueId> made = emit_runs(graph, node)) {
-      replacements.replace(node.output, *made);
-    } else {
-      graph.order.push_back(id);
-    }
-  }
-  replacements.update_outputs();
+  rewrite_nodes(graph, emit_runs);
 }
 
 }  // namespace tcc::graph

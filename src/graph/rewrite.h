@@ -1,6 +1,7 @@
 // Replacing values while a pass rebuilds the order of a graph's nodes.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "passes_internal.h"
@@ -53,6 +54,23 @@ inline ValueId emit_node(Graph& graph, Op op, Attributes attrs, std::vector<Valu
   add_sources(graph.node(graph.value(made).producer), sources);
   return made;
 }
+// Each node in order: where `emit` appends nodes and returns a value, that value takes the place of the node's.
+template <class Emit>
+void rewrite_nodes(Graph& graph, Emit&& emit) {
+  Replacements replacements(graph);
+  const std::vector<NodeId> order = std::move(graph.order);
+  graph.order.clear();
+  for (NodeId id : order) {
+    replacements.update(graph.node(id));
+    const Node node = graph.node(id);
+    if (const std::optional<ValueId> made = emit(graph, node))
+      replacements.replace(node.output, *made);
+    else
+      graph.order.push_back(id);
+  }
+  replacements.update_outputs();
+}
+
 // `id` under another shape: the same value, a constant that shares its bytes, or a Reshape.
 inline ValueId emit_reshape(Graph& graph, ValueId id, const Shape& shape) {
   const Value value = graph.value(id);

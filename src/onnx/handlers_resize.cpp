@@ -162,9 +162,12 @@ Made interpolate(NodeContext& c, Made x, const std::vector<AxisTable>& tables) {
     taps *= t.taps;
   }
   if (!open.empty() && taps <= kMostJointTaps) return c.cast(resample(c, x, open, weights), own);
-  // The axis that shrinks most comes first: it leaves the others the least work.
-  std::stable_sort(open.begin(), open.end(),
-                   [](const AxisTable* a, const AxisTable* b) { return a->scale < b->scale; });
+  // The axis that shrinks most comes first: it leaves the others the least work. Of axes that grow alike the last one
+  // comes first, whose neighbors have to be gathered into vectors.
+  std::sort(open.begin(), open.end(), [](const AxisTable* a, const AxisTable* b) {
+    if (a->scale != b->scale) return a->scale < b->scale;
+    return a->scale > 1 ? a->axis > b->axis : a->axis < b->axis;
+  });
   for (const AxisTable* t : open) x = resample(c, x, {t}, weights);
   return c.cast(x, own);
 }
