@@ -64,6 +64,11 @@ bool wants_free_vector(int64_t extent, int64_t lanes, int64_t limit) {
       return false;
   return true;
 }
+// Lanes that gather read as much for few elements as for all: vectors are whole ones.
+bool gathers(const NaiveNest& nest, size_t i, int64_t lanes) {
+  return nest.extents[i] > lanes && std::any_of(nest.operands.begin(), nest.operands.end(),
+                                                [&](const analysis::Operand& o) { return !o.stride[i]; });
+}
 bool wants_free_rows(int64_t extent, int64_t limit) {
   return extent > limit && best_divisor(extent, limit) < std::min<int64_t>(4, limit);
 }
@@ -90,9 +95,10 @@ struct Tiler {
     }
     std::vector<ExprRv> factors;
     if (is_v) {
-      factors = nest.group[i] == 0 && wants_free_vector(extent, lanes, options.max_innermost)
-                    ? s.sample_tile(loop, kSpatialParts, options.max_innermost, lanes)
-                    : s.sample_perfect_tile(loop, kSpatialParts, options.max_innermost);
+      factors =
+          nest.group[i] == 0 && (gathers(nest, i, lanes) || wants_free_vector(extent, lanes, options.max_innermost))
+              ? s.sample_tile(loop, kSpatialParts, options.max_innermost, lanes)
+              : s.sample_perfect_tile(loop, kSpatialParts, options.max_innermost);
     } else if (rows) {
       // A free tile would reach into the next group; a larger unroll limit helps odd group sizes instead.
       bool free = nest.group[i] == 0 && wants_free_rows(extent, options.max_unroll);
