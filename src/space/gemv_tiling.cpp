@@ -7,6 +7,12 @@
 // on their way: as many as the core model's memory_streams, or twice as many. Its vectors of independent sums hide the
 // latency of an fma. At most half of the vector registers, or eight, are sums. The hardware's own prefetcher ends at
 // each page, which a panel leaves after 32 or 64 rows: rows further on may be asked for ahead.
+//
+// A matrix that is no constant is read as it is, row by row. Its sums are in the first-level cache:
+//
+//   parallel g, j0 { acc[columns] = 0; k0 { j1 { unrolled k1 { vectorized j2 { acc += x[g, k] * w[g, k, j] } } } } }
+//
+// Each pass over the columns reads k1 rows from front to back, and the sums once for all of them.
 #include <algorithm>
 
 #include "space/contraction.h"
@@ -38,6 +44,50 @@ std::optional<Gemv> find_gemv(const Kernel& k, const SpaceOptions& options) {
   // The vector is the same for all columns, the matrix can be packed.
   if (!nest->has_reuse(g.column) || packings_for(k, *nest, g.column, 1).size() != 1) return std::nullopt;
   return g;
+}
+
+constexpr int64_t kLeastColumns = 256;            // of a matrix that is read by rows: shorter ones are few pages
+constexpr int64_t kLeastElements = int64_t{1} << 15;
+
+// The matrix has columns side by side, and its contents are not known ahead.
+std::optional<Gemv> find_row_gemv(const Kernel& k, const SpaceOptions& options) {
+  std::optional<NaiveNest> nest = find_contraction(k);
+  const auto roles = nest ? analysis::product_roles(*nest) : std::nullopt;
+  if (!roles || roles->sums.size() != 1) return std::nullopt;
+  const auto columns = analysis::merged(analysis::merged(roles->left, roles->right), roles->neither);
+  if (columns.size() != 1) return std::nullopt;
+  Gemv g{*nest, columns[0], roles->sums[0], analysis::merged(roles->unit, roles->batch), roles->unit_sums};
+  const int64_t width = nest->extents[g.column];
+  if (nest->result.stride[g.column] != 1 || width < kLeastColumns || width * nest->extents[g.sum] < kLeastElements)
+    return std::nullopt;
+  const bool by_rows = std::any_of(nest->operands.begin(), nest->operands.end(), [&](const analysis::Operand& o) {
+    return !(o.constant && options.pack_weights) && o.stride[g.column] == 1 && o.stride[g.sum].value_or(0) >= width;
+  });
+  return by_rows ? std::optional(g) : std::nullopt;
+}
+
+bool finish_tile(Schedule& s, const Gemv& g, BlockRv epilogue, size_t depth, int64_t columns, int64_t panel);
+
+bool tile_rows(Schedule& s, const Gemv& g, int64_t columns, int64_t rows, int64_t vector) {
+  BlockRv block = s.get_block(g.nest.name);
+  std::optional<BlockRv> epilogue = localise(s, g.nest, block);
+  if (!epilogue) return false;
+  std::vector<LoopRv> loops = s.get_loops(block), outer;
+  if (!s.ok() || loops.size() != g.nest.extents.size()) return false;
+  for (size_t i : g.outer) outer.push_back(loops[i]);
+  std::vector<LoopRv> j = s.split(loops[g.column], {{}, lit(columns)});
+  std::vector<LoopRv> k = s.split(loops[g.sum], {{}, lit(rows)});
+  if (!s.ok()) return false;
+  outer.push_back(j[0]);
+  std::vector<LoopRv> lanes = s.split(j[1], {{}, lit(vector)});
+  if (!s.ok()) return false;
+  s.reorder(outer, pick(loops, g.unit_sum), k[0], lanes[0], k[1], lanes[1]);
+  s.reverse_compute_at(*epilogue, j[0]);
+  if (!s.ok() || !finish_tile(s, g, *epilogue, outer.size(), columns, vector)) return false;
+  s.unroll(k[1]);
+  s.vectorize(lanes[1]);
+  fuse_parallel(s, outer);
+  return s.ok();
 }
 
 // The epilogue in vectors, as wide as those of the sums.
@@ -86,10 +136,17 @@ bool tile(Schedule& s, const Gemv& g, int64_t columns, int64_t panel) {
 
 Ways gemv_tiling(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
   std::optional<Gemv> g = find_gemv(state.kernel(), options);
+  const bool by_rows = !g;
+  if (by_rows) g = find_row_gemv(state.kernel(), options);
   if (!g) return {state};
   int64_t lanes = vector_lanes(target, state.kernel().buffer(g->nest.store->buffer)->type);
   const auto streams = static_cast<int64_t>(std::min(target::core_model(target).memory_streams, 64.0));
   Ways ways;
+  for (int64_t columns : {512, 1024, 2048})
+    for (int64_t rows : {4, 8})
+      if (by_rows && (columns == 512 || columns <= g->nest.extents[g->column]))
+        ways.attempt(state, [&](Schedule& s) { return tile_rows(s, *g, columns, rows, 4 * lanes); });
+  if (by_rows) return ways.or_else(state);
   // Panels of a tile, and the vectors of each.
   for (const auto& [panels, vectors] :
        {std::pair<int64_t, int64_t>{streams, 2}, {streams, 1}, {2 * streams, 1}, {2 * streams, 2}}) {
