@@ -46,7 +46,7 @@ std::optional<Gemv> find_gemv(const Kernel& k, const SpaceOptions& options) {
   return g;
 }
 
-constexpr int64_t kLeastColumns = 256;            // of a matrix that is read by rows: shorter ones are few pages
+constexpr int64_t kLeastColumns = 256;  // of a matrix that is read by rows: shorter ones are few pages
 constexpr int64_t kLeastElements = int64_t{1} << 15;
 
 // The matrix has columns side by side, and its contents are not known ahead.

@@ -47,6 +47,25 @@ bool runs_in_order(const Kernel& k, const Block& block) {
   return true;
 }
 
+// The place of the only carried iterator of a plain nest, where spatial ones are inside of it, as in sums that run
+// along another axis than the last.
+std::optional<size_t> carried_outside(const Kernel& k, const Block& block) {
+  const std::vector<Id> loops = schedule::loops_of(k, block.id);
+  if (as<Store>(block.body) == nullptr || loops.size() != block.iters.size() ||
+      schedule::find_block_by_name(k, name_hint(k, block.id)) != block.id)
+    return std::nullopt;
+  std::optional<size_t> carried;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const Loop* l = find_loop(k.root, loops[i]);
+    const Var* v = as<Var>(block.iters[i].binding);
+    if (v == nullptr || v->id != loops[i] || !is_int(l->extent) || !l->annotations.empty()) return std::nullopt;
+    if (block.iters[i].kind == IterKind::kSpatial) continue;
+    if (block.iters[i].kind != IterKind::kCarried || carried) return std::nullopt;
+    carried = i;
+  }
+  return carried && *carried + 1 < loops.size() ? carried : std::nullopt;
+}
+
 enum class Form { kLastAxis, kFused, kParallelOnly };
 
 // Does a load walk through memory along another axis than the last when the block's last iterator moves? Single
@@ -311,16 +330,42 @@ bool mark(Schedule& s, const std::string& name, Form form, const target::Target&
   return s.ok();
 }
 
+// Vectors of the last axis, or of all axes inside of the carried one together, are inside of it. What is left of these
+// axes goes outside.
+bool mark_carried(Schedule& s, const std::string& name, size_t carried, int64_t lanes, bool together) {
+  constexpr int64_t kVectors = 4;  // of a tile: each waits for its sum of the step before
+  const std::vector<LoopRv> loops = s.get_loops(s.get_block(name));
+  if (!s.ok()) return false;
+  std::vector<LoopRv> outer(loops.begin(), loops.begin() + static_cast<int64_t>(carried));
+  const auto inside = std::span(loops).subspan(carried + 1);
+  if (!together) outer.insert(outer.end(), inside.begin(), inside.end() - 1);
+  const LoopRv inner = together ? s.fuse(inside) : inside.back();
+  if (!s.ok()) return false;
+  const int64_t extent = int_value(find_loop(s.kernel().root, s.id(inner))->extent);
+  const std::vector<LoopRv> parts = s.split(inner, {{}, lit(std::min(extent, kVectors * lanes))});
+  if (!s.ok()) return false;
+  outer.push_back(parts[0]);
+  s.reorder(outer, loops[carried], parts[1]);
+  s.vectorize(parts[1]);
+  fuse_parallel(s, outer);
+  return s.ok();
+}
+
 }  // namespace
 
 Ways parallel_vectorize_unroll(const Schedule& state, const target::Target& target, const SpaceOptions& options) {
   std::vector<std::string> open, ordered;
+  std::vector<std::pair<std::string, size_t>> carried;
   const int64_t lanes = vector_lanes(target), widest = 2 * options.max_innermost;
   bool fusible = false, vectors = true;
   for (const Block* block : collect_blocks(state.kernel().root)) {
     if (has_scheduled_loop(state.kernel(), block->id)) continue;
     if (runs_in_order(state.kernel(), *block)) {
       ordered.push_back(name_hint(state.kernel(), block->id));
+      continue;
+    }
+    if (const std::optional<size_t> place = carried_outside(state.kernel(), *block)) {
+      carried.emplace_back(name_hint(state.kernel(), block->id), *place);
       continue;
     }
     std::optional<NaiveNest> nest = naive_nest(state.kernel(), *block);
@@ -332,13 +377,23 @@ Ways parallel_vectorize_unroll(const Schedule& state, const target::Target& targ
                                gains_by_fusing(state.kernel(), *block, lanes, widest));
   }
   Schedule start = state;
+  for (const auto& [name, place] : carried) {
+    const auto loops = schedule::loops_of(start.kernel(), schedule::find_block_by_name(start.kernel(), name));
+    const bool several = loops.size() > place + 2;
+    for (const bool together : {true, false}) {
+      Schedule trial = start;
+      if ((together && !several) || !mark_carried(trial, name, place, lanes, together)) continue;
+      start = std::move(trial);
+      break;
+    }
+  }
   for (const std::string& name : ordered) {
     Schedule trial = start;
     if (mark(trial, name, Form::kParallelOnly, target, options) && trial.ok()) start = std::move(trial);
   }
   if (open.empty()) return {start};
   // Beside a tiled anchor what is left over is a small part of the work: one form is enough.
-  bool beside_anchor = open.size() + ordered.size() < collect_blocks(state.kernel().root).size();
+  bool beside_anchor = open.size() + ordered.size() + carried.size() < collect_blocks(state.kernel().root).size();
   Ways ways;
   for (Form form : {Form::kLastAxis, Form::kFused, Form::kParallelOnly}) {
     if ((form == Form::kFused && !fusible) || (form == Form::kParallelOnly && vectors) ||

@@ -95,6 +95,26 @@ TEST_CASE("Resize: modes, coordinates, sizes, axes") {
   CHECK(result({"Resize", {4}, {{{1}, Floats{1.5F}}}, {{"mode", std::string("linear")}}, 10}).size() == 6);
 }
 
+TEST_CASE("Resize leaves axes alone whose extents and elements stay") {
+  for (const char* coordinates : {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"}) {
+    INFO(coordinates);
+    auto g =
+        import_spec({"Resize",
+                     {3, 4, 5, 6},
+                     {kAbsent, kAbsent, {{4}, Ints{3, 4, 10, 12}}},
+                     {{"mode", std::string("linear")}, {"coordinate_transformation_mode", std::string(coordinates)}}});
+    REQUIRE(g.has_value());
+    int64_t found = 0;
+    for (graph::NodeId id : g->order) {
+      const graph::Node& node = g->node(id);
+      if (node.op != graph::Op::kResample) continue;
+      ++found;
+      CHECK(node.as<graph::ResampleAttrs>().axes == std::vector<int64_t>{2, 3});
+    }
+    CHECK(found == 1);
+  }
+}
+
 TEST_CASE("Resize: what its inputs must be", "[errors]") {
   auto message = [](const Spec& spec) {
     auto g = import_spec(spec);

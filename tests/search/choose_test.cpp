@@ -2,10 +2,32 @@
 #include <algorithm>
 
 #include "small_run.h"
+#include "space/int_product.h"
 #include "tcc/schedule/trace.h"
 
 using namespace tcc;
 using namespace tcc::search::test;
+
+TEST_CASE("the program of an integer product without records multiplies by dot products where packing pays") {
+  target::Target target = avx512();
+  target.cpu.features.avx512_vnni = true;
+  const auto uses_dot_products = [&](int64_t m, int64_t n, int64_t k, bool constant) {
+    task::Task t;
+    t.kernel = testing::int_product("u8", m, n, k, constant);
+    t.key = fmt::format("{:016x}", ir::hash_kernel(t.kernel));
+    t.workload = fmt::format("{}x{}x{}", m, n, k);
+    t.flops = 2.0 * static_cast<double>(m * n * k);
+    auto chosen = search::choose_program(t, target, nullptr, 1);
+    if (!chosen) FAIL(chosen.error().message);
+    auto trace = schedule::trace_from_json(chosen->trace);
+    REQUIRE(trace.has_value());
+    return std::any_of(trace->instructions.begin(), trace->instructions.end(),
+                       [](const schedule::Instruction& i) { return i.op == schedule::Op::kTensorize; });
+  };
+  CHECK(uses_dot_products(128, 128, 96, true));
+  CHECK(uses_dot_products(77, 150, 130, true));
+  CHECK(uses_dot_products(128, 128, 128, false));
+}
 
 TEST_CASE("programs for building") {
   target::Target target = avx512();

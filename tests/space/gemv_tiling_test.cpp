@@ -67,3 +67,26 @@ TEST_CASE("tiles of a vector times a matrix fill half of the registers at most, 
     CHECK(distances.contains(32));
   }
 }
+
+TEST_CASE("a matrix that is an input is read row by row, and a short one is not") {
+  const auto reads_rows = [](const task::Task& task, const target::Target& target) {
+    for (const schedule::Trace& trace : space::generate_space(task.kernel, target)) {
+      auto arena = std::make_shared<Arena>();
+      const ir::Legal<ir::Kernel> k = schedule::replay(trace, trace.decisions, task.kernel, arena);
+      REQUIRE(k.has_value());
+      // Rows of the sum are inside of the loop over columns, whose sums are kept.
+      if (widest_tile(*k) >= 512) return true;
+    }
+    return false;
+  };
+  for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
+    const target::Target target = named_target(name);
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{640, 70}, {1000, 33}, {512, 64}}) {
+      const task::Task task = task::make_gemm({.m = 1, .n = n, .k = k, .bias = true, .constant_weights = false});
+      INFO(task.workload);
+      CHECK(check_draws(task, target) > 0);
+      CHECK(reads_rows(task, target));
+    }
+    CHECK_FALSE(reads_rows(task::make_gemm({.m = 1, .n = 64, .k = 800, .constant_weights = false}), target));
+  }
+}

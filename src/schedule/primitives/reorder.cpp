@@ -2,6 +2,54 @@
 #include "tcc/analysis/injective.h"
 
 namespace tcc::schedule {
+namespace {
+
+// Does each instance of the spatial iterators have a state of its own? It is what the block's only store writes, and
+// what its loads read of that buffer is at the same place, but for the carried iterators.
+bool keeps_state_apart(const Block& block) {
+  const Store* store = as<Store>(block.body);
+  if (store == nullptr || block.init != nullptr) return false;
+  std::vector<Id> spatial;
+  for (const Iter& it : block.iters) {
+    if (it.kind == IterKind::kReduce) return false;
+    if (it.kind == IterKind::kSpatial) spatial.push_back(it.id);
+  }
+  const auto is_spatial = [&](Expr e) { return mentions_any(e, spatial); };
+  for (Id id : spatial)
+    if (std::none_of(store->indices.begin(), store->indices.end(), [&](Expr e) {
+          const Var* v = as<Var>(e);
+          return v != nullptr && v->id == id;
+        }))
+      return false;
+  bool apart = true;
+  visit_loads(block.body, [&](const Load& load) {
+    for (size_t d = 0; load.buffer == store->buffer && d < load.indices.size(); ++d)
+      apart &=
+          equal(load.indices[d], store->indices[d]) || (!is_spatial(load.indices[d]) && !is_spatial(store->indices[d]));
+  });
+  return apart;
+}
+
+// Do the loops that feed the block's carried iterators keep their order when `loops` take each other's places?
+bool keeps_carried_order(const Block& block, std::span<const Id> loops, const Path& chain) {
+  std::vector<Id> before, after;
+  const auto feeds = [&](Id loop) {
+    return std::any_of(block.iters.begin(), block.iters.end(),
+                       [&](const Iter& it) { return it.kind == IterKind::kCarried && mentions(it.binding, loop); });
+  };
+  size_t next = 0;
+  for (Stmt s : chain.nodes) {
+    const Loop* l = as<Loop>(s);
+    if (l == nullptr) continue;
+    const bool named = std::find(loops.begin(), loops.end(), l->id) != loops.end();
+    const Id now = named ? loops[next++] : l->id;
+    if (feeds(l->id)) before.push_back(l->id);
+    if (feeds(now)) after.push_back(now);
+  }
+  return before == after;
+}
+
+}  // namespace
 
 Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
   if (loops.size() < 2) return k;
@@ -26,12 +74,14 @@ Legal<Kernel> reorder(const Kernel& k, std::span<const Id> loops) {
     if (as<Loop>(deepest.nodes[i]) == nullptr)
       return reject(RejectReason::kNotALoopChain, "another statement is between the loops of " + describe(k, loops[0]));
 
-  // Step 2. Carried iterators fix the order of the loops that feed them.
+  // Step 2. Carried iterators fix the order of the loops that feed them, and of all loops where instances of spatial
+  // iterators share a state.
   Legal<void> order = {};
   visit(deepest.nodes[first], [&](Stmt s) {
     if (const Block* block = as<Block>(s))
       for (const Iter& it : block->iters)
-        if (it.kind == IterKind::kCarried && mentions_any(it.binding, loops))
+        if (it.kind == IterKind::kCarried && mentions_any(it.binding, loops) &&
+            !(keeps_state_apart(*block) && keeps_carried_order(*block, loops, deepest)))
           order = reject(RejectReason::kReductionOrder, "block " + describe(k, block->id) + " runs in order");
     return order.has_value();
   });
