@@ -30,6 +30,8 @@ struct NaiveNest : analysis::Contraction {
 // nullopt: a block of another form, with several stores, or with an ambiguous name.
 std::optional<NaiveNest> naive_nest(const ir::Kernel& kernel, const ir::Block& block);
 
+inline constexpr int64_t kFewApart = 4;  // elements between lanes that vector loads and shuffles can read
+
 using analysis::dim_of_iter;
 using analysis::flat_stride;
 

@@ -22,7 +22,6 @@ namespace {
 
 constexpr int kNoVector = -1;
 constexpr int kSpatialParts = 4, kReduceParts = 2;
-constexpr int64_t kFewApart = 4;      // elements between lanes that vector loads and shuffles can read
 constexpr int64_t kFewDivisors = 16;  // a sum's extent without a divisor up to this is tiled freely
 
 struct Plan {

@@ -69,11 +69,14 @@ std::optional<size_t> carried_outside(const Kernel& k, const Block& block) {
 enum class Form { kLastAxis, kFused, kParallelOnly };
 
 // Does a load walk through memory along another axis than the last when the block's last iterator moves? Single
-// elements and vectors that are transposed in registers compete there.
-bool reads_across(const Block& block) {
+// elements and vectors that are transposed in registers compete there. Elements that are few apart, as every other one
+// of a row, are vectors and shuffles.
+bool reads_across(const Kernel& k, const Block& block) {
   const Id last = block.iters.back().id;
   bool across = false;
   visit_loads(block.body, [&](const Load& load) {
+    const std::optional<int64_t> stride = analysis::flat_stride(k, load.buffer, load.indices, last);
+    if (stride && *stride >= 0 && *stride <= kFewApart) return;
     for (size_t i = 0; i + 1 < load.indices.size(); ++i) across |= mentions(load.indices[i], last);
   });
   return across;
@@ -135,7 +138,7 @@ bool keeps_vectors_of_numbers(const Kernel& k, const Block& block, int64_t lanes
 }
 
 bool keeps_all_vectors(const Kernel& k, const Block& block, int64_t lanes) {
-  bool plain = !reads_across(block) && keeps_vectors_of_numbers(k, block, lanes);
+  bool plain = !reads_across(k, block) && keeps_vectors_of_numbers(k, block, lanes);
   visit_loads(block.body, [&](const Load& load) {
     plain &= load.predicate == nullptr && keeps_vectors(k, block, load.buffer, load.indices, lanes);
   });
@@ -209,7 +212,7 @@ bool reads_windows(const analysis::Operand& o, const std::vector<int64_t>& exten
 // the rows and columns of a plane of 7 x 7 with a factor for each channel, any vector serves. Otherwise its lanes must
 // differ by constants: it has whole inner axes, as in rows that are woven into one another.
 LastAxes choose_last_axes(const Kernel& k, const Block& block, int64_t lanes, int64_t limit) {
-  const bool across = reads_across(block);
+  const bool across = reads_across(k, block);
   const int64_t extent = last_extent(k, block);
   LastAxes best{1, extent, across ? 0 : fullest_vector(extent, lanes, limit)};
   const auto may_leave_rest = [](const LastAxes& a) { return a.extent >= 4 * a.vector; };
@@ -298,7 +301,7 @@ bool mark(Schedule& s, const std::string& name, Form form, const target::Target&
   if (form == Form::kFused) {
     last = {spatial.size(), 1, 0};
     for (int64_t e : extents) last.extent *= e;
-    if (!reads_across(*found)) last.vector = fullest_vector(last.extent, lanes, limit);
+    if (!reads_across(s.kernel(), *found)) last.vector = fullest_vector(last.extent, lanes, limit);
     const LastAxes uneven{last.count, last.extent, lanes};
     if (last.extent >= 4 * lanes && uneven.used(lanes) > last.used(lanes) &&
         keeps_all_vectors(s.kernel(), *found, lanes))
