@@ -291,6 +291,16 @@ std::optional<std::vector<std::vector<PhaseAxis>>> phases_of_dilated(const std::
   return count > 1 ? std::optional(std::move(phases)) : std::nullopt;
 }
 
+// Classes of fewer taps than others have zeros in a convolution of all phases: 3 taps with a stride of 2 are 2 and 1.
+// Convolutions of their own multiply by none, and pay for being several where the image is large.
+bool taps_are_uneven(const std::vector<TransposedAxis>& axes, double products) {
+  constexpr double kLeastProducts = 4e6;
+  double waste = 1;
+  for (const TransposedAxis& a : axes)
+    waste *= static_cast<double>(a.taps() * a.phases) / static_cast<double>(a.kernel);
+  return waste > kWorthSplitting && products >= kLeastProducts;
+}
+
 // Output o = i * stride + p of each axis is output i of phase p.
 Result<void> import_dilated_phases(NodeContext& c, const std::vector<TransposedAxis>& axes, int64_t group,
                                    const std::vector<std::vector<PhaseAxis>>& phases) {
@@ -365,9 +375,14 @@ Result<void> import_conv_transpose(NodeContext& c) {
   TCC_TRY(int64_t group, c.get_int("group", 1));
   if (group < 1 || weight[0] % group != 0) return input_error("group {} must divide {}", group, weight[0]);
   TCC_TRY(auto axes, read_transposed(c, kernel, group));
+  const auto apart = phases_of_dilated(axes);
+  const double products =
+      static_cast<double>(c.input_value(0).elements()) * static_cast<double>(c.input_value(1).elements() / weight[0]);
+  if (has_phases(axes) && apart && group == 1 && taps_are_uneven(axes, products))
+    return import_dilated_phases(c, axes, group, *apart);
   if (has_phases(axes) && phases_apart(axes)) return import_phases_apart(c, axes, group);
   if (has_phases(axes)) return import_phases(c, axes, group);
-  if (const auto phases = phases_of_dilated(axes)) return import_dilated_phases(c, axes, group, *phases);
+  if (apart) return import_dilated_phases(c, axes, group, *apart);
   TCC_TRY(graph::ValueId x, stretch(c, axes));
 
   // C x M/g x kernel -> M x C/g x kernel, mirrored.

@@ -271,6 +271,18 @@ TEST_CASE("strided and dilated transposed convolutions do not multiply by zeros 
       }
 }
 
+TEST_CASE("phases of large transposed convolutions have the taps that they use") {
+  Transposed t{70001, 3, 2, 1, 1, 0, 0, 1};
+  t.filters = 15;
+  auto g = import_text(model_of(t.spec()));
+  REQUIRE(g.has_value());
+  double products = 0;
+  for (const graph::Node& node : g->nodes)
+    if (node.op == graph::Op::kConv) products += graph::node_flops(*g, node) / 2;
+  CHECK(products <= 2.0 * 15 * 3 * static_cast<double>(t.in + 2));
+  CHECK(result_of(t.spec()) == t.result());
+}
+
 TEST_CASE("a transposed convolution of stride 1 has its padding in the convolution") {
   auto g = import_text(model_of({"ConvTranspose", {1, 1, 9}, {{{1, 1, 3}, Floats{1, 2, 3}}}, {}}));
   REQUIRE(g.has_value());
