@@ -19,11 +19,11 @@
 namespace tcc::search {
 namespace {
 
-constexpr size_t kMaxPredictions = 4;     // records that are tried until one replays
-constexpr int64_t kMaxMeasured = 16;      // likewise
-constexpr int64_t kConstructed = 8;       // programs of a construction that compete with draws
+constexpr size_t kMaxPredictions = 4;        // records that are tried until one replays
+constexpr int64_t kMaxMeasured = 16;         // likewise
+constexpr int64_t kConstructed = 8;          // programs of a construction that compete with draws
 constexpr double kReuseOfInstructions = 24;  // see rank_programs: about 32 rows of a product of two inputs
-constexpr int64_t kDefaultFinalists = 8;  // of the default schedule, tried until one compiles and spills nothing
+constexpr int64_t kDefaultFinalists = 8;     // of the default schedule, tried until one compiles and spills nothing
 
 Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> decisions, const task::Task& task,
                      const target::Target& target) {

@@ -8,7 +8,7 @@
 // latency of an fma. At most half of the vector registers, or eight, are sums. The hardware's own prefetcher ends at
 // each page, which a panel leaves after 32 or 64 rows: rows further on may be asked for ahead.
 //
-// A matrix that is no constant is read as it is, row by row. Its sums are in the first-level cache:
+// A matrix that is not a constant is read as it is, row by row. Its sums are in the first-level cache:
 //
 //   parallel g, j0 { acc[columns] = 0; k0 { j1 { unrolled k1 { vectorized j2 { acc += x[g, k] * w[g, k, j] } } } } }
 //

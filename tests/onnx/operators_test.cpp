@@ -272,14 +272,14 @@ TEST_CASE("strided and dilated transposed convolutions do not multiply by zeros 
 }
 
 TEST_CASE("phases of large transposed convolutions have the taps that they use") {
-  Transposed t{70001, 3, 2, 1, 1, 0, 0, 1};
-  t.filters = 15;
+  Transposed t{15001, 3, 2, 1, 1, 0, 0, 1};
+  t.filters = 70;
   auto g = import_text(model_of(t.spec()));
-  REQUIRE(g.has_value());
+  if (!g) FAIL(g.error().message);
   double products = 0;
   for (const graph::Node& node : g->nodes)
     if (node.op == graph::Op::kConv) products += graph::node_flops(*g, node) / 2;
-  CHECK(products <= 2.0 * 15 * 3 * static_cast<double>(t.in + 2));
+  CHECK(products <= 2.0 * 70 * 3 * static_cast<double>(t.in + 2));
   CHECK(result_of(t.spec()) == t.result());
 }
 

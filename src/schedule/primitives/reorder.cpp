@@ -4,8 +4,8 @@
 namespace tcc::schedule {
 namespace {
 
-// Does each instance of the spatial iterators have a state of its own? It is what the block's only store writes, and
-// what its loads read of that buffer is at the same place, but for the carried iterators.
+// Does each instance of the spatial iterators have a state of its own? The block's only store writes it, and loads of
+// that buffer read the same place, but for the carried iterators.
 bool keeps_state_apart(const Block& block) {
   const Store* store = as<Store>(block.body);
   if (store == nullptr || block.init != nullptr) return false;
