@@ -260,6 +260,11 @@ Ways conv_tiling(const Schedule& state, const target::Target& target, const Spac
   keep_cheapest(tiles, tiles.size(), kWorthTrying);
   bool padded = has_padding(state);
   Ways ways;
+  // Where padding is a condition, tiles of positions are split at the border. Lanes of filters read positions one by
+  // one, each with a condition of its own.
+  const auto has_filter_lanes = [](const Tile& t) { return t.filter_lanes; };
+  if (c->input->predicate != nullptr && !std::all_of(tiles.begin(), tiles.end(), has_filter_lanes))
+    std::erase_if(tiles, has_filter_lanes);
   for (const Tile& t : tiles)
     for (bool staged : {false, true}) {
       bool phases = padded && !t.filter_lanes && c->stride > 1;

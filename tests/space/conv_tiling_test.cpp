@@ -5,6 +5,7 @@
 
 #include "run_kernel.h"
 #include "sample_tasks.h"
+#include "tcc/ir/query.h"
 #include "tcc/ir/text.h"
 #include "tcc/ir/walk.h"
 #include "tcc/lower/lower.h"
@@ -70,6 +71,37 @@ TEST_CASE("the tile of a convolution and a step of its operands fit the vector r
     }
     CHECK(tiles >= 4);
   }
+}
+
+TEST_CASE("lanes of filters are left out where each position has a condition") {
+  const target::Target target = named_target("x86-64-v4");
+  const task::Task t =
+      task::make_conv({.batch = 3, .channels = 273, .filters = 10, .size = {12, 12}, .kernel = {3, 3}, .pads = {1, 1}});
+  int64_t conditions = 0, copies = 0;
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+    auto arena = std::make_shared<Arena>();
+    ir::Legal<ir::Kernel> nest = schedule::replay(trace, trace.decisions, t.kernel, arena);
+    REQUIRE(nest.has_value());
+    nest = lower::lower(*nest, target, ir::Stage::kNest, arena);
+    REQUIRE(nest.has_value());
+    INFO(ir::print(*nest));
+    const bool copied = std::any_of(nest->buffers.begin(), nest->buffers.end(),
+                                    [&](const ir::Buffer* b) { return ir::name_hint(*nest, b->id) == "pad_out"; });
+    ++(copied ? copies : conditions);
+    std::vector<ir::Id> lanes;
+    ir::visit(nest->root, [&](ir::Stmt s) {
+      const ir::Loop* l = ir::as<ir::Loop>(s);
+      if (l != nullptr && l->loop_kind == ir::LoopKind::kVectorized) lanes.push_back(l->id);
+      return true;
+    });
+    if (copied) continue;
+    ir::visit_loads(nest->root, [&](const ir::Load& load) {
+      if (load.predicate == nullptr) return;
+      CHECK(std::any_of(lanes.begin(), lanes.end(), [&](ir::Id id) { return ir::mentions(load.indices.back(), id); }));
+    });
+  }
+  CHECK(conditions > 0);
+  CHECK(copies > 0);
 }
 
 TEST_CASE("channels are blocked around the positions where the weights of a tile overflow the second-level cache") {
