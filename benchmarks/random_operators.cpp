@@ -1,138 +1,24 @@
 #include "random_operators.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <cmath>
-#include <functional>
 #include <map>
-#include <numeric>
 #include <set>
 
-#include "tcc/onnx/writer.h"
-#include "tcc/support/rng.h"
+#include "random_draw.h"
 
 namespace tcc::benchmarks {
 namespace {
 
-using graph::DType;
-using graph::Shape;
-using Ints = std::vector<int64_t>;
-using Attributes = std::vector<onnx::NamedAttribute>;
-
 constexpr int64_t kOpset = 18;
-const std::map<std::string, int64_t> kLaterOperators = {{"Attention", 23},          {"Gelu", 20},
-                                                        {"GroupNormalization", 21}, {"RMSNormalization", 23},
-                                                        {"RotaryEmbedding", 23},    {"Swish", 24}};
-constexpr double kElements = 4e6;  // of a tensor, at most
-constexpr double kFlops = 4e9;     // of a run, at most
-
-// Draws one operator and writes its model.
-class Draw {
- public:
-  Draw(Rng rng, int64_t opset) : rng_(rng), writer_("random", opset, opset > 20 ? 10 : 8) {}
-
-  // --- numbers ---
-  int64_t between(int64_t low, int64_t high) { return low + rng_.below(high - low + 1); }
-  bool chance(double p) { return rng_.uniform() < p; }
-  template <class T>
-  T one_of(const std::vector<T>& values) {
-    return values[static_cast<size_t>(between(0, std::ssize(values) - 1))];
-  }
-  // Log-uniform; half of those that can be are multiples of 8.
-  int64_t extent(double low, double high) {
-    const double drawn = std::exp(std::log(low) + rng_.uniform() * (std::log(std::max(low, high)) - std::log(low)));
-    const auto n = std::max<int64_t>(static_cast<int64_t>(low), std::llround(drawn));
-    return n >= 16 && chance(0.5) ? n / 8 * 8 : n;
-  }
-  // Log-uniform in its number of elements, which the axes share unevenly.
-  Shape shape(int64_t rank, double elements = kElements) {
-    const double total = rng_.uniform() * std::log(elements);
-    std::vector<double> shares(static_cast<size_t>(rank));
-    for (double& share : shares) share = 0.1 + rng_.uniform();
-    const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
-    Shape drawn;
-    for (double share : shares) {
-      const double high = std::exp(total * share / sum);
-      drawn.push_back(
-          std::max<int64_t>(1, high >= 16 && chance(0.5) ? std::llround(high) / 8 * 8 : std::llround(high)));
-    }
-    return drawn;
-  }
-  Ints permutation(int64_t rank) {
-    Ints order(static_cast<size_t>(rank));
-    std::iota(order.begin(), order.end(), 0);
-    for (int64_t i = rank - 1; i > 0; --i)
-      std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(between(0, i))]);
-    return order;
-  }
-  // At least one of the axes, in order.
-  Ints some_axes(int64_t rank) {
-    Ints order = permutation(rank);
-    order.resize(static_cast<size_t>(between(1, rank)));
-    std::sort(order.begin(), order.end());
-    return order;
-  }
-
-  // --- the model ---
-  std::string input(const Shape& shape, DType type = DType::kF32) {
-    const std::string name = fmt::format("x{}", inputs_++);
-    writer_.typed_input(name, type, shape);
-    texts_.push_back(fmt::format("{} {}", fmt::join(shape, "x"), graph::dtype_name(type)));
-    return name;
-  }
-  std::string weights(const Shape& shape, double deviation = 1, double mean = 0) {
-    std::vector<float> values(static_cast<size_t>(graph::element_count(shape)));
-    for (float& v : values) v = static_cast<float>(mean + deviation * (2 * rng_.uniform() - 1));
-    texts_.push_back(fmt::format("{} constant", fmt::join(shape, "x")));
-    return writer_.initializer(fmt::format("w{}", constants_++), {shape, std::move(values)});
-  }
-  // Of int64: axes, extents, indices.
-  std::string numbers(const Ints& values, bool told = true) {
-    if (told) texts_.push_back(fmt::format("[{}]", fmt::join(values, ",")));
-    return writer_.initializer(fmt::format("n{}", constants_++), {{std::ssize(values)}, values});
-  }
-  std::string indices(const Shape& shape, int64_t end) {
-    Ints values(static_cast<size_t>(graph::element_count(shape)));
-    for (int64_t& v : values) v = between(0, end - 1);
-    texts_.push_back(fmt::format("{} indices", fmt::join(shape, "x")));
-    return writer_.initializer(fmt::format("i{}", constants_++), {shape, std::move(values)});
-  }
-  std::string scalar(float value) {
-    texts_.push_back(fmt::format("{}", value));
-    return writer_.initializer(fmt::format("s{}", constants_++), {{}, std::vector<float>{value}});
-  }
-  void attribute(const std::string& name, const onnx::AttributeValue& value) {
-    attributes_.push_back({name, value});
-    if (const auto* n = std::get_if<int64_t>(&value)) texts_.push_back(fmt::format("{}={}", name, *n));
-    if (const auto* f = std::get_if<float>(&value)) texts_.push_back(fmt::format("{}={}", name, *f));
-    if (const auto* t = std::get_if<std::string>(&value)) texts_.push_back(fmt::format("{}={}", name, *t));
-    if (const auto* l = std::get_if<Ints>(&value)) texts_.push_back(fmt::format("{}=[{}]", name, fmt::join(*l, ",")));
-  }
-  RandomOperator finish(const std::string& family, const std::string& op, const std::vector<std::string>& inputs,
-                        DType result = DType::kF32, int64_t outputs = 1) {
-    std::vector<std::string> names;
-    for (int64_t i = 0; i < outputs; ++i) names.push_back(fmt::format("y{}", i));
-    writer_.node(op, inputs, names, attributes_);
-    for (const std::string& name : names) writer_.output(name, result);
-    return {family, op, fmt::format("{} {}", op, fmt::join(texts_, ", ")), writer_.finish()};
-  }
-
- private:
-  Rng rng_;
-  onnx::ModelWriter writer_;
-  Attributes attributes_;
-  std::vector<std::string> texts_;
-  int64_t inputs_ = 0, constants_ = 0;
-};
-
-struct OperatorFamily {
-  std::string name;
-  double weight;  // how often it is drawn
-  std::vector<std::string> operators;
-  std::function<RandomOperator(Draw&, const std::string& family, const std::string& op)> draw;
-};
+const std::map<std::string, int64_t> kLaterOperators = {{"Attention", 23},
+                                                        {"Gelu", 20},
+                                                        {"GroupNormalization", 21},
+                                                        {"RMSNormalization", 23},
+                                                        {"RotaryEmbedding", 23},
+                                                        {"Swish", 24},
+                                                        {"AffineGrid", 20},
+                                                        {"CumProd", 26},
+                                                        {"STFT", 17},
+                                                        {"DFT", 17}};
 
 DType element_type(Draw& d) {
   return d.chance(0.8) ? DType::kF32 : DType::kF16;
@@ -498,8 +384,13 @@ RandomOperator rearranged(Draw& d, const std::string& family, const std::string&
   return d.finish(family, op, {x, "", "", sizes});
 }
 
+std::vector<OperatorFamily> joined(std::vector<OperatorFamily> families) {
+  for (OperatorFamily& family : further_families()) families.push_back(std::move(family));
+  return families;
+}
+
 const std::vector<OperatorFamily>& operator_families() {
-  static const std::vector<OperatorFamily> all = {
+  static const std::vector<OperatorFamily> all = joined({
       {"elementwise",
        3,
        {"Abs",      "Acos",  "Acosh", "Asin",      "Asinh",   "Atan",           "Atanh", "Ceil",        "Celu",
@@ -540,7 +431,7 @@ const std::vector<OperatorFamily>& operator_families() {
         "Trilu"},
        move},
       {"indexing", 1, {"CumSum", "Gather", "GatherElements", "GatherND", "OneHot"}, indexing},
-  };
+  });
   return all;
 }
 
