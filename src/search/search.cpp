@@ -15,7 +15,8 @@
 //
 // Without a device the same rounds run on a ModelMeasurer: the backend's prior ranks instead of a learned model, the
 // picks are compiled, and their records are predictions. There are no finals, and later runs learn nothing from them.
-// search/choose decides which of the records is built.
+// search/choose decides which of the records is built; before that driver/in_model compares the fastest programs of
+// tasks on a CPU once more, inside of the model.
 //
 // Everything that a round depends on is in the store when it begins, so an interrupted run continues with the same
 // proposals.
