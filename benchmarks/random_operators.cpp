@@ -384,13 +384,13 @@ RandomOperator rearranged(Draw& d, const std::string& family, const std::string&
   return d.finish(family, op, {x, "", "", sizes});
 }
 
-std::vector<OperatorFamily> joined(std::vector<OperatorFamily> families) {
+std::vector<OperatorFamily> with_further(std::vector<OperatorFamily> families) {
   for (OperatorFamily& family : further_families()) families.push_back(std::move(family));
   return families;
 }
 
 const std::vector<OperatorFamily>& operator_families() {
-  static const std::vector<OperatorFamily> all = joined({
+  static const std::vector<OperatorFamily> all = with_further({
       {"elementwise",
        3,
        {"Abs",      "Acos",  "Acosh", "Asin",      "Asinh",   "Atan",           "Atanh", "Ceil",        "Celu",
