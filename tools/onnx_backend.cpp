@@ -214,7 +214,8 @@ std::string compare(const package::TensorSpec& spec, const std::vector<std::byte
   for (int64_t i = 0; i < count; ++i) {
     double a = graph::constant_element(actual, spec.dtype, i),
            b = graph::constant_element(expected.constant, spec.dtype, i);
-    bool equal = (std::isnan(a) && std::isnan(b)) || a == b || std::fabs(a - b) <= 1e-7 + relative * std::fabs(b);
+    const bool near = std::isfinite(b) && std::fabs(a - b) <= 1e-7 + relative * std::fabs(b);
+    const bool equal = (std::isnan(a) && std::isnan(b)) || a == b || near;
     if (!equal) return fmt::format("output '{}' at {}: {} instead of {}", sanitize(spec.name), i, a, b);
   }
   return "";

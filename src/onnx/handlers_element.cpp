@@ -166,13 +166,14 @@ Result<void> import_pow(NodeContext& c) {
 Result<void> import_mod(NodeContext& c) {
   TCC_TRY(bool fmod, c.get_flag("fmod", false));
   if (!fmod && graph::is_float(c.input_value(0).dtype)) {
-    // Floats take it from opset 28 on: the remainder has the sign of the divisor.
+    // Floats take it from opset 28 on: the remainder has the sign of the divisor, also where it is 0.
     if (c.opset() < 28) return input_error("floats need attribute fmod = 1");
     ValueId y = c.input(1), zero = c.scalar(c.value(y).dtype, 0);
     TCC_TRY(ValueId rest, c.binary(BinaryFn::kFMod, c.input(0), y));
     Made differ = c.binary(BinaryFn::kXor, c.binary(BinaryFn::kLess, rest, zero), c.binary(BinaryFn::kLess, y, zero));
-    Made some = c.unary(UnaryFn::kNot, c.binary(BinaryFn::kEqual, rest, zero));
-    return c.finish(c.where(c.binary(BinaryFn::kAnd, some, differ), c.arithmetic(Op::kAdd, rest, y), rest));
+    Made some = c.where(differ, c.arithmetic(Op::kAdd, rest, y), rest);
+    Made none = c.where(c.binary(BinaryFn::kLess, y, zero), c.scalar(c.value(y).dtype, -0.0), zero);
+    return c.finish(c.where(c.binary(BinaryFn::kEqual, rest, zero), none, some));
   }
   return c.finish(Op::kBinary, graph::BinaryAttrs{fmod ? BinaryFn::kFMod : BinaryFn::kMod}, {c.input(0), c.input(1)});
 }

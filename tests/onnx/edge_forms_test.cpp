@@ -1,6 +1,7 @@
 // Forms of operators that exporters seldom write: integers where floats are usual, windows beyond the padding, empty
 // axes.
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "onnx/models.h"
@@ -242,6 +243,19 @@ TEST_CASE("LayerNormalization before opset 17, as ONNX Runtime writes it") {
   const Doubles y = result_of({"LayerNormalization", 13, DType::kF32, {1, 2}, {1, 3}, {}, {{{2}, Floats{1, 2}}}});
   CHECK(std::fabs(y[0] + 1) < 1e-4);
   CHECK(std::fabs(y[1] - 2) < 1e-4);
+}
+
+TEST_CASE("remainders of floats have the sign of the divisor, zeros too") {
+  ModelWriter w("mod", 28);
+  for (const char* name : {"x", "y"}) w.typed_input(name, DType::kF32, {8});
+  w.node("Mod", {"x", "y"}, {"rest"}, {{"fmod", int64_t{0}}});
+  w.node("Reciprocal", {"rest"}, {"z"});
+  w.output("z", DType::kF32);
+  w.output("rest", DType::kF32);
+  const auto results = run_model(w.finish(), {}, {{0, -0.0, 0, -0.0, 4, -4, 5, -5}, {-2, 2, 2, -2, -2, 2, -3, 3}});
+  const double inf = std::numeric_limits<double>::infinity();
+  CHECK(results[0].data == Doubles{-inf, inf, inf, -inf, -inf, inf, -1, 1});
+  CHECK(results[1].data == Doubles{0, 0, 0, 0, 0, 0, -1, 1});
 }
 
 TEST_CASE("defaults of attributes are numbers of single precision") {
