@@ -10,6 +10,7 @@
 
 #include "tcc/ir/evaluate.h"
 #include "tcc/ir/kinds.h"
+#include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 #include "tcc/support/hash.h"
 
@@ -385,9 +386,19 @@ Expr Builder::lt(Expr a, Expr b) {
   return make_binary(ExprKind::kLt, Type::kBool, a, b);
 }
 
+namespace {
+// Numbers of a tensor may be the greatest there is; those of loops and extents never are.
+bool reads_tensor(Expr e) {
+  if (e->kind == ExprKind::kVar || e->kind == ExprKind::kIntConst) return false;
+  bool reads = false;
+  visit_loads(e, [&](const Load&) { reads = true; });
+  return reads;
+}
+}  // namespace
+
 Expr Builder::le(Expr a, Expr b) {
   TCC_CHECK(a->type == b->type);
-  if (a->type == Type::kI64) return lt(a, offset(b, 1));
+  if (a->type == Type::kI64 && !reads_tensor(a) && !reads_tensor(b)) return lt(a, offset(b, 1));
   return make_binary(ExprKind::kLe, Type::kBool, a, b);
 }
 

@@ -108,6 +108,27 @@ TEST_CASE("a rewrite that changes one leaf shares everything beside the path to 
   CHECK(print(k) == kText);  // the old kernel stays as it was
 }
 
+TEST_CASE("comparisons of a tensor's numbers add nothing to the greatest of them") {
+  const char* const text = R"(kernel built {
+  input A: i64[4]
+  input B: i64[4]
+  output C: bool[4]
+  for i in 4 {
+    block compare(vi: spatial 4 = i) {
+      C[vi] = A[vi] <= B[vi] && vi < 3
+    }
+  }
+}
+)";
+  const Kernel k = parse_ok(text);
+  CHECK(print(k) == text);
+  // Of loops and extents all spellings are one.
+  Arena arena;
+  Builder b(arena);
+  const Expr i = b.var(1);
+  CHECK(equal(b.le(i, b.integer(2)), b.lt(i, b.integer(3))));
+}
+
 TEST_CASE("compact keeps text and hash and lets the old arena go") {
   Kernel copy;
   uint64_t hash = 0;
