@@ -43,7 +43,8 @@ class ErrorOfNode {
               ThreadPool& pool, WorkMeter& meter, bool scaled_later)
       : graph_(graph), node_(node), inputs_(std::move(inputs)), out_(out), model_(model), pool_(pool), meter_(meter) {
     const DType dtype = graph.value(node.output).dtype;
-    u_ = dtype == DType::kF64 ? unit_roundoff(DType::kF64) : unit_roundoff(DType::kF32);
+    // The reference rounds f64, too, and the random errors of one run may be small where both are large.
+    u_ = dtype == DType::kF64 ? 4 * unit_roundoff(DType::kF64) : unit_roundoff(DType::kF32);
     u_out_ = std::max(unit_roundoff(dtype), model.storage_unit);
     // A scale behind a contraction is folded into its weights, which are rounded to their type again.
     product_ = std::max(model.product_unit, scaled_later ? unit_roundoff(dtype) : 0.0);

@@ -1,4 +1,5 @@
 // Bounds of the errors of right programs.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -56,6 +57,25 @@ TEST_CASE("the bound of a single element holds where the random errors of one ru
     INFO("seed " << seed << ", " << v);
     CHECK(std::fabs(twice - (*bounded)[0].value.data[0]) <= (*bounded)[0].allowed[0]);
     CHECK((*bounded)[0].allowed[0] <= 32 * unit_roundoff(DType::kF32) * twice);
+  }
+}
+
+TEST_CASE("the bound of f64 holds for kernels that round less often than the reference") {
+  constexpr double kAdded = 0.3;
+  Graph g;
+  const ValueId x = g.add_input("x", DType::kF64, {1});
+  const ValueId square = *g.add_node(Op::kMul, NoAttrs{}, {x, x}, "square");
+  const ValueId added =
+      g.add_constant("c", DType::kF64, {1}, make_constant_from_doubles(DType::kF64, std::array{kAdded}));
+  const ValueId sum = *g.add_node(Op::kAdd, NoAttrs{}, {square, added}, "sum");
+  g.add_output(*g.add_node(Op::kMul, NoAttrs{}, {sum, sum}, "again"), "y");
+  Rng rng(7);
+  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+    const double v = 1 + rng.uniform(), fused = std::fma(v, v, kAdded);
+    auto bounded = run_bounded_reference(g, {{{1}, {v}}}, {.seed = seed}, 1);
+    REQUIRE(bounded);
+    INFO("seed " << seed << ", " << v);
+    CHECK(std::fabs(fused * fused - (*bounded)[0].value.data[0]) <= (*bounded)[0].allowed[0]);
   }
 }
 
