@@ -65,6 +65,24 @@ bool divides(ir::Expr e) {
   return found;
 }
 
+// The place of the indices in a tensor of this shape, which is right everywhere.
+ir::Expr checked_place(testing::Space& space, const std::vector<ir::Expr>& indices, const std::vector<int64_t>& shape) {
+  ir::Buffer buffer{};
+  std::vector<ir::Expr> extents;
+  for (int64_t n : shape) extents.push_back(space.b.integer(n));
+  buffer.shape = extents;
+  const auto strides = analysis::row_major_strides(buffer);
+  const ir::Expr place = analysis::flatten(space.b, buffer, strides, indices, space.ranges);
+  CAPTURE(space.extents, shape, ir::print(space.kernel, place));
+  space.each_point([&](const testing::Point& at) {
+    int64_t expected = 0;
+    for (size_t i = 0; i < indices.size(); ++i) expected += strides[i] * testing::evaluate(indices[i], at);
+    REQUIRE(testing::evaluate(place, at) == expected);
+    return true;
+  });
+  return place;
+}
+
 }  // namespace
 
 TEST_CASE("digits of fused and split loops of any extents are one place without divisions") {
@@ -90,20 +108,9 @@ TEST_CASE("digits of fused and split loops of any extents are one place without 
     add_digits(space, indices, inner(fused_again ? b.floor_mod(space.var(0), b.integer(first)) : space.var(0)), low);
     shape.insert(shape.end(), low.begin(), low.end());
 
-    ir::Buffer buffer{};
-    std::vector<ir::Expr> extents;
-    for (int64_t n : shape) extents.push_back(b.integer(n));
-    buffer.shape = extents;
-    const auto strides = analysis::row_major_strides(buffer);
-    const ir::Expr place = analysis::flatten(b, buffer, strides, indices, space.ranges);
+    const ir::Expr place = checked_place(space, indices, shape);
     CAPTURE(seed, space.extents, shape, ir::print(space.kernel, place));
     CHECK(!divides(place));
-    space.each_point([&](const testing::Point& at) {
-      int64_t expected = 0;
-      for (size_t i = 0; i < indices.size(); ++i) expected += strides[i] * testing::evaluate(indices[i], at);
-      REQUIRE(testing::evaluate(place, at) == expected);
-      return true;
-    });
   }
 }
 
@@ -127,12 +134,7 @@ TEST_CASE("lanes cross the rows of one part of a longer axis without divisions")
     add_digits(space, indices, b.add(b.scale(lines, space.extents[2]), space.var(2)), rows);
     shape.insert(shape.end(), rows.begin(), rows.end());
 
-    ir::Buffer buffer{};
-    std::vector<ir::Expr> extents;
-    for (int64_t n : shape) extents.push_back(b.integer(n));
-    buffer.shape = extents;
-    const auto strides = analysis::row_major_strides(buffer);
-    const ir::Expr place = analysis::flatten(b, buffer, strides, indices, space.ranges);
+    const ir::Expr place = checked_place(space, indices, shape);
     CAPTURE(seed, space.extents, shape, ir::print(space.kernel, place));
     bool lane_in_division = false;
     ir::visit(place, [&](ir::Expr e) {
@@ -141,12 +143,6 @@ TEST_CASE("lanes cross the rows of one part of a longer axis without divisions")
       return true;
     });
     CHECK_FALSE(lane_in_division);
-    space.each_point([&](const testing::Point& at) {
-      int64_t expected = 0;
-      for (size_t i = 0; i < indices.size(); ++i) expected += strides[i] * testing::evaluate(indices[i], at);
-      REQUIRE(testing::evaluate(place, at) == expected);
-      return true;
-    });
   }
   CHECK(store_address(R"(kernel nest {
   output y: f32[3, 40, 64, 50]
