@@ -175,11 +175,12 @@ Result<int> tune(const TuneArguments& a) {
     report = driver::tune_program(program, *store, request);
   }
   if (!report) return tl::make_unexpected(std::move(report).error());
-  curve.end(report->best_seconds, report->seconds);
   std::optional<driver::InModel> in_model;
   std::optional<driver::Gain> gain;
   const bool found = request.afterwards && !report->stopped && (report->predicted || report->counts.measured > 0);
   if (found && chooses_in_model(request)) in_model = find_in_model(a, model, request, *store, *report);
+  // The last point is the summary's time: the choice in the model may have taken another program.
+  curve.end(report->best_seconds, report->seconds + (in_model ? in_model->seconds : 0));
   if (found && !InterruptGuard::requested()) gain = find_gain(a, model, program, request, *report, first);
   print_tune_report(a, *report, curve, request, program, in_model, gain);
   check_peak(a, *report, request);
