@@ -89,16 +89,23 @@ struct Ways {
 
   Ways() = default;
   Ways(schedule::Schedule only) { states.push_back(std::move(only)); }
-  // Adds `from` as `make` leaves it. Counts it as a reject instead where `make` returns false. Whether it was added.
+  // Adds `from` as `make` leaves it, and says whether it did. Where a step is illegal after decisions were drawn, other
+  // draws may be legal: `make` gets kDraws tries. Counts a reject where none succeeds.
   template <class Make>
-  bool attempt(schedule::Schedule from, Make&& make) {
-    if (std::forward<Make>(make)(from)) {
-      states.push_back(std::move(from));
-      return true;
+  bool attempt(const schedule::Schedule& from, const Make& make) {
+    for (int draw = 1;; ++draw) {
+      schedule::Schedule made = from;
+      if (make(made)) {
+        states.push_back(std::move(made));
+        return true;
+      }
+      const bool drawn = made.trace().decisions.size() > from.trace().decisions.size();
+      if (!made.ok() && drawn && draw < kDraws) continue;
+      made.ok() ? rejects.add("a condition of the module", "") : rejects.add(made.reject());
+      return false;
     }
-    from.ok() ? rejects.add("a condition of the module", "") : rejects.add(from.reject());
-    return false;
   }
+  static constexpr int kDraws = 4;
   // Adds the state itself.
   Ways& or_also(const schedule::Schedule& state) {
     states.push_back(state);
