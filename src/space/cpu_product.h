@@ -23,6 +23,9 @@ struct VectorDot {
 // Those of the target whose operands these types are, the most terms first, within its vectors.
 std::vector<VectorDot> vector_dots(Type a, Type b, Type result, const target::Target& target);
 
+// Whether the target multiplies tiles of bytes (amx_tiling.cpp).
+bool has_byte_tiles(const target::Target& target);
+
 // A sum of products of two tensors: what could be a matrix product at all.
 std::optional<NaiveNest> sum_of_products(const ir::Kernel& k, const ir::Block& block);
 // nullopt: its operands are not stored like that.
@@ -32,5 +35,8 @@ std::optional<CpuProductNest> as_product(const ir::Kernel& k, const NaiveNest& n
 // of k side by side, ahead where it is a constant. Whether the schedule allows it.
 bool pack_operands(Schedule& s, const CpuProductNest& p, BlockRv block, std::span<const int64_t> multiples,
                    int64_t columns, int64_t group);
+// What reads the result does so while the tile, the body of `at`, is in the first cache. Left alone where that is
+// illegal, or where there are several readers.
+void move_epilogue(Schedule& s, std::span<const BlockRv> epilogues, LoopRv at);
 
 }  // namespace tcc::space

@@ -18,6 +18,7 @@ namespace tcc::space {
 namespace {
 
 constexpr int64_t kMaxRows = 12;
+constexpr int64_t kRowsForTiles = 8;  // fewer fill less than half of a tile of AMX
 
 struct VnniProduct : CpuProductNest {
   VectorDot dot;
@@ -30,6 +31,8 @@ std::optional<VnniProduct> match_vnni_product(const Kernel& k, const target::Tar
     if (!p) continue;
     const std::vector<Id> reads = schedule::read_buffers(k, block->id);
     auto type = [&](int read) { return k.buffer(reads[static_cast<size_t>(read)])->type; };
+    // Tiles of AMX do the same work in an eighth of the time (amx_tiling.cpp).
+    if (type_bytes(type(p->a)) == 1 && has_byte_tiles(target) && nest->extents[p->m] >= kRowsForTiles) continue;
     const std::vector<VectorDot> dots =
         vector_dots(type(p->a), type(p->b), k.buffer(nest->store->buffer)->type, target);
     if (!dots.empty()) return VnniProduct{*p, dots[0]};
@@ -59,6 +62,7 @@ bool schedule_rows(Schedule& s, const VnniProduct& p, int64_t most, int64_t vect
   std::vector<int64_t> multiples(p.nest.extents.size(), 1);
   multiples[p.m] = rows, multiples[p.n] = vectors * lanes, multiples[p.k] = p.dot.group;
   if (!pack_operands(s, p, block, multiples, lanes, p.dot.group)) return false;
+  const std::vector<BlockRv> epilogues = s.get_consumers(block);
   BlockRv store = s.cache_write(block, Scope::kLocal);
   std::vector<LoopRv> loops = s.get_loops(block);
   if (!s.ok() || loops.size() != p.nest.extents.size()) return false;
@@ -72,6 +76,7 @@ bool schedule_rows(Schedule& s, const VnniProduct& p, int64_t most, int64_t vect
   const std::vector<LoopRv> outer = joined(std::span(loops).first(p.m), io[0], jo[0]);
   s.reorder(outer, io[1], jo[1], k[0], i[1], j[1], j[2], k[1]);
   s.reverse_compute_at(store, jo[1]);
+  move_epilogue(s, epilogues, jo[1]);
   BlockRv zero = s.decompose_reduction(block, k[0]);
   s.annotate(k[0], AnnotationKey::kUnrollMax, s.sample_categorical({1, 64, 256}, {0.4, 0.3, 0.3}));
   s.unroll(i[1]);
@@ -86,7 +91,7 @@ bool schedule_rows(Schedule& s, const VnniProduct& p, int64_t most, int64_t vect
 std::vector<VectorDot> vector_dots(Type a, Type b, Type result, const target::Target& target) {
   const target::CpuFeatures& have = target.cpu.features;
   std::vector<VectorDot> out;
-  // Tiles of AMX do the same work in an eighth of the time (amx_tiling.cpp).
+  // As above: for bf16 at any number of rows.
   if (a == Type::kBF16 && have.amx_tile && have.amx_bf16) return out;
   for (int32_t number : find_products(a, Participants::kThread)) {
     const Instruction& row = instruction(number);

@@ -124,8 +124,9 @@ TEST_CASE("rows are found by types, participants and shapes", "[instr]") {
   CHECK(names_of(find_products(Type::kI8, Participants::kWarp)) ==
         std::vector<std::string>{"mma.m16n8k32.i32.i8", "mma.m16n8k32.i32.i8.bt"});
   CHECK(names_of(find_products(Type::kU8, Participants::kThread)) ==
-        std::vector<std::string>{"zmm.vpdpbusd", "ymm.vpdpbusd", "ymm.vpdpbusd.avx", "zmm.vpmaddwd", "xmm.vpdpbusd",
-                                 "xmm.vpdpbusd.avx", "ymm.vpmaddwd", "xmm.pmaddwd"});
+        std::vector<std::string>{"amx.tdpbusd", "amx.tdpbuud", "amx.tdpbusd.kn", "amx.tdpbuud.kn", "zmm.vpdpbusd",
+                                 "ymm.vpdpbusd", "ymm.vpdpbusd.avx", "zmm.vpmaddwd", "xmm.vpdpbusd", "xmm.vpdpbusd.avx",
+                                 "ymm.vpmaddwd", "xmm.pmaddwd"});
   CHECK(find_products(Type::kF64, Participants::kWarp).empty());
   const Instruction& tile = instruction(find_instruction("amx.tdpbf16ps.kn"));
   CHECK(instruction(find_tile_load(Family::kAmx, tile.operands[1])).name == "amx.load.bf16");

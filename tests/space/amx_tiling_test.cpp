@@ -4,12 +4,11 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <cmath>
-#include <cstring>
 
 #include <fmt/ranges.h>
 
 #include "int_product.h"
+#include "machine_code.h"
 #include "run_kernel.h"
 #include "sample_tasks.h"
 #include "skip.h"
@@ -70,7 +69,9 @@ std::vector<std::pair<std::string, ir::Kernel>> products() {
                                         .dtype = graph::DType::kBF16})
                            .kernel);
   for (auto [m, n, k] : {std::array<int64_t, 3>{32, 32, 64}, {17, 35, 100}, {64, 64, 128}})
-    out.emplace_back(fmt::format("int8 {}x{}x{}", m, n, k), testing::int_product("i8", m, n, k));
+    for (const char* a : {"i8", "u8"})
+      for (const char* b : {"i8", "u8"})
+        out.emplace_back(fmt::format("{} {}x{}x{} {}", a, m, n, k, b), testing::int_product(a, m, n, k, m == 17, b));
   return out;
 }
 
@@ -191,52 +192,17 @@ TEST_CASE("products on tiles run where the processor has them") {
     SKIP("no AMX on this processor");
   for (const auto& [name, kernel] : products()) {
     INFO(name);
-    Params want(kernel), got(kernel);
-    REQUIRE(interp::run(kernel, want.pointers).ok());
-    // Weights are passed in the layout that the kernel wants: only kernels whose weights are not packed ahead.
     if (std::any_of(kernel.buffers.begin(), kernel.buffers.end(),
                     [](const ir::Buffer* b) { return b->role == ir::BufferRole::kWeight; }))
       continue;
     for (const schedule::Trace& trace : tile_traces(kernel, host)) {
+      INFO(schedule::print_trace(trace));
       auto arena = std::make_shared<Arena>();
       ir::Legal<ir::Kernel> k = schedule::replay(trace, trace.decisions, kernel, arena);
       REQUIRE(k.has_value());
       ir::Legal<ir::Kernel> lowered = lower::lower(*k, host, ir::Stage::kLowered, arena);
       REQUIRE(lowered.has_value());
-      auto artifact = codegen::compile_host(*lowered, host);
-      if (!artifact) FAIL(artifact.error().message);
-      auto object = codegen::load_host(*artifact);
-      if (!object) FAIL(object.error().message);
-      std::vector<std::vector<uint16_t>> storage;
-      std::vector<void*> pointers;
-      size_t parameter = 0;
-      for (const codegen::BufferInfo& b : artifact->buffers) {
-        storage.emplace_back(static_cast<size_t>(b.bytes + 1) / 2 + 32);
-        auto address = (reinterpret_cast<uintptr_t>(storage.back().data()) + 63) / 64 * 64;
-        auto* data = reinterpret_cast<uint16_t*>(address);
-        pointers.push_back(data);
-        if (b.role != ir::BufferRole::kInput && b.role != ir::BufferRole::kOutput) continue;
-        REQUIRE(b.type == ir::Type::kBF16);
-        for (int64_t i = 0; i < want.data[parameter].size(); ++i) {
-          auto value = static_cast<float>(got.data[parameter].at(i));
-          uint32_t bits = 0;
-          std::memcpy(&bits, &value, 4);
-          data[i] = static_cast<uint16_t>(bits >> 16);
-        }
-        ++parameter;
-      }
-      for (const codegen::Launch& l : artifact->launches) (*object)->function(l.symbol)(pointers.data(), 0, l.extent);
-      parameter = 0;
-      for (size_t b = 0; b < artifact->buffers.size(); ++b) {
-        if (artifact->buffers[b].role == ir::BufferRole::kTemp) continue;
-        for (int64_t i = 0; i < want.data[parameter].size(); ++i) {
-          uint32_t bits = uint32_t{static_cast<uint16_t*>(pointers[b])[i]} << 16;
-          float value = 0;
-          std::memcpy(&value, &bits, 4);
-          REQUIRE(value == static_cast<float>(want.data[parameter].at(i)));
-        }
-        ++parameter;
-      }
+      check_machine_code(*lowered, kernel);
     }
   }
 }

@@ -10,11 +10,12 @@
 
 namespace tcc::testing {
 
-// C[m, n] += i32(A[m, k]) * i32(B[k, n]): A of `a_type` ("u8" or "i8"), B a weight of i8, C of i32.
-inline ir::Kernel int_product(std::string_view a_type, int64_t m, int64_t n, int64_t k, bool constant = true) {
+// C[m, n] += i32(A[m, k]) * i32(B[k, n]): A and B, a weight where `constant`, of "u8" or "i8", C of i32.
+inline ir::Kernel int_product(std::string_view a_type, int64_t m, int64_t n, int64_t k, bool constant = true,
+                              std::string_view b_type = "i8") {
   auto kernel = ir::parse(fmt::format(R"(kernel built {{
   input A: {3}[{0}, {2}]
-  {4} B: i8[{2}, {1}]
+  {4} B: {5}[{2}, {1}]
   output C: i32[{0}, {1}]
   for i in {0} {{
     for j in {1} {{
@@ -29,7 +30,7 @@ inline ir::Kernel int_product(std::string_view a_type, int64_t m, int64_t n, int
     }}
   }}
 }})",
-                                      m, n, k, a_type, constant ? "weight" : "input"));
+                                      m, n, k, a_type, constant ? "weight" : "input", b_type));
   TCC_CHECK(kernel.has_value(), "{}", kernel ? "" : kernel.error().message);
   return *kernel;
 }

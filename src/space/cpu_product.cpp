@@ -1,0 +1,81 @@
+#include "space/cpu_product.h"
+
+#include <algorithm>
+#include <array>
+
+namespace tcc::space {
+namespace {
+
+// The access's last two dimensions are these iterators, and no other one moves with them.
+bool ends_with(const Kernel& k, const analysis::Operand& o, Id buffer, size_t row, size_t column) {
+  const std::span<const Expr> shape = k.buffer(buffer)->shape;
+  const int rank = static_cast<int>(shape.size());
+  return rank >= 2 && o.dim[row] == rank - 2 && o.dim[column] == rank - 1 && o.stride[column] == 1 && o.stride[row] &&
+         is_int(shape.back(), *o.stride[row]);
+}
+
+// What reads the result reads the padded one: only a temporary is left out.
+bool inline_copy(Schedule& s, BlockRv block) {
+  const std::vector<BlockRv> copies = s.get_consumers(block);
+  if (!s.ok() || copies.size() != 1) return false;
+  const Id written = schedule::written_buffer(s.kernel(), s.id(copies[0]));
+  if (s.kernel().buffer(written)->role == BufferRole::kTemp) s.compute_inline(copies[0]);
+  return s.ok();
+}
+
+}  // namespace
+
+std::optional<NaiveNest> sum_of_products(const Kernel& k, const Block& block) {
+  std::optional<NaiveNest> nest = naive_nest(k, block);
+  if (!nest || !nest->is_reduction() || block.init == nullptr || block.iters.size() < 3) return std::nullopt;
+  if (nest->loads.size() != 2 || nest->loads[0]->buffer == nest->loads[1]->buffer) return std::nullopt;
+  return nest;
+}
+
+std::optional<CpuProductNest> as_product(const Kernel& k, const NaiveNest& nest) {
+  const Block& block = *nest.block;
+  CpuProductNest p{nest};
+  size_t last = block.iters.size() - 1;
+  p.m = last - 2, p.n = last - 1, p.k = last;
+  if (std::count(nest.reduce.begin(), nest.reduce.end(), true) != 1 || !nest.reduce[p.k]) return std::nullopt;
+  const bool swapped = ends_with(k, nest.operands[1], nest.loads[1]->buffer, p.m, p.k);
+  const analysis::Operand &a = nest.operands[swapped ? 1 : 0], &b = nest.operands[swapped ? 0 : 1];
+  if (!ends_with(k, a, a.load->buffer, p.m, p.k) || !ends_with(k, b, b.load->buffer, p.k, p.n) ||
+      !ends_with(k, nest.result, nest.store->buffer, p.m, p.n))
+    return std::nullopt;
+  std::vector<Id> reads = schedule::read_buffers(k, block.id);
+  p.a = static_cast<int>(std::find(reads.begin(), reads.end(), a.load->buffer) - reads.begin());
+  p.b = static_cast<int>(std::find(reads.begin(), reads.end(), b.load->buffer) - reads.begin());
+  return p;
+}
+
+bool pack_operands(Schedule& s, const CpuProductNest& p, BlockRv block, std::span<const int64_t> multiples,
+                   int64_t columns, int64_t group) {
+  bool grows = false;
+  for (size_t i = 0; i < multiples.size(); ++i) grows |= p.nest.extents[i] % multiples[i] != 0;
+  if (grows) s.pad_einsum(block, multiples);
+  if (!s.ok()) return false;
+  const bool result_grows = p.nest.extents[p.m] % multiples[p.m] != 0 || p.nest.extents[p.n] % multiples[p.n] != 0;
+  if (result_grows && !inline_copy(s, block)) return false;
+  const Buffer* b = s.kernel().buffer(schedule::read_buffers(s.kernel(), s.id(block))[static_cast<size_t>(p.b)]);
+  if (b->role == BufferRole::kInput) s.cache_read(block, p.b, Scope::kWorkspace);
+  const auto rank = static_cast<int32_t>(b->shape.size());
+  std::vector<int32_t> order;
+  for (int32_t d = 0; d + 2 < rank; ++d) order.push_back(d);
+  order.insert(order.end(), {rank - 1, rank - 2});
+  s.transform_layout(block, p.b, order,
+                     std::array<std::pair<int32_t, int64_t>, 2>{{{rank - 1, columns}, {rank - 2, group}}});
+  return s.ok();
+}
+
+void move_epilogue(Schedule& s, std::span<const BlockRv> epilogues, LoopRv at) {
+  if (epilogues.size() != 1) return;
+  Schedule trial = s;
+  trial.reverse_compute_at(epilogues[0], at);
+  std::vector<LoopRv> loops = trial.get_loops(epilogues[0]);
+  if (!trial.ok() || loops.empty()) return;
+  trial.vectorize(loops.back());
+  if (trial.ok()) s = std::move(trial);
+}
+
+}  // namespace tcc::space
