@@ -81,6 +81,8 @@ class Run {
         s.shape.push_back(*extent);
         s.elements *= *extent;
       }
+      s.data = s.shape;
+      if (b->layout != nullptr) s.data.assign(b->layout->shape.begin(), b->layout->shape.end());
       s.layout = address_layout(*b);
       if (s.layout != nullptr) s.elements = s.layout->size;
       shapes_.push_back(std::move(s));
@@ -101,10 +103,10 @@ class Run {
           return false;
         }
         TensorData& tensor = *params_[next++];
-        if (tensor.type != b.type || tensor.shape != shapes_[slot].shape ||
+        if (tensor.type != b.type || tensor.shape != shapes_[slot].data ||
             static_cast<int64_t>(tensor.bytes.size()) != tensor.size() * ir::type_bytes(b.type)) {
           bad(fmt::format("the tensor for {} is {}[{}] and should be {}[{}]", name(b.id), ir::type_name(tensor.type),
-                          fmt::join(tensor.shape, ", "), ir::type_name(b.type), fmt::join(shapes_[slot].shape, ", ")));
+                          fmt::join(tensor.shape, ", "), ir::type_name(b.type), fmt::join(shapes_[slot].data, ", ")));
           return false;
         }
         copy_in(*memory, static_cast<int32_t>(slot), b, tensor);
@@ -124,13 +126,13 @@ class Run {
   template <class F>
   void for_each_element(size_t slot, F f) {
     const BufferShape& s = shapes_[slot];
-    std::vector<int64_t> index(s.shape.size(), 0);
+    std::vector<int64_t> index(s.data.size(), 0);
     int64_t total = 1;
-    for (int64_t d : s.shape) total *= d;
+    for (int64_t d : s.data) total *= d;
     for (int64_t i = 0; i < total; ++i) {
       f(i, s.address(index));
       for (size_t d = index.size(); d-- > 0;) {
-        if (++index[d] < s.shape[d]) break;
+        if (++index[d] < s.data[d]) break;
         index[d] = 0;
       }
     }

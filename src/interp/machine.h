@@ -42,7 +42,7 @@ struct Memory {
 
 // Shapes with the scalars filled in.
 struct BufferShape {
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape, data;    // of a parameter's tensor: smaller where a constant has room for more
   const ir::Layout* layout = nullptr;  // address layouts only
   int64_t elements = 0;                // physical
   int64_t address(std::span<const int64_t> index) const;

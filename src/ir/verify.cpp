@@ -114,11 +114,16 @@ void Verifier::declaration(const Buffer& b) {
     add(fmt::format("buffer '{}': storage_align is only allowed on temporaries, with 0 <= dim < rank", name(b.id)));
   if (b.layout == nullptr) return;
   if (!constant) return add(fmt::format("buffer '{}' has a layout but no constant shape", name(b.id)));
-  bool same = b.layout->shape.size() == b.shape.size();
-  for (size_t d = 0; same && d < b.shape.size(); ++d) same = b.layout->shape[d] == int_value(b.shape[d]);
-  if (!same)
+  // The data of a constant may be smaller than the buffer; the layout is of the data's shape then.
+  bool fits = b.layout->shape.size() == b.shape.size();
+  std::vector<int64_t> shape;
+  for (size_t d = 0; fits && d < b.shape.size(); ++d) {
+    shape.push_back(int_value(b.shape[d]));
+    fits = b.role == BufferRole::kWeight ? b.layout->shape[d] <= shape[d] : b.layout->shape[d] == shape[d];
+  }
+  if (!fits)
     add(fmt::format("buffer '{}' has a layout of another shape: {}", name(b.id), print_layout(*b.layout)));
-  else if (!is_injective(*b.layout))
+  else if (Layout whole = *b.layout; whole.shape = shape, !is_injective(whole))
     add(fmt::format("buffer '{}' has a layout that puts two elements in one place", name(b.id)));
 }
 

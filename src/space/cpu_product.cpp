@@ -53,7 +53,9 @@ bool pack_operands(Schedule& s, const CpuProductNest& p, BlockRv block, std::spa
                    int64_t columns, int64_t group) {
   bool grows = false;
   for (size_t i = 0; i < multiples.size(); ++i) grows |= p.nest.extents[i] % multiples[i] != 0;
-  if (grows) s.pad_einsum(block, multiples);
+  std::vector<int64_t> padding(multiples.begin(), multiples.end());
+  padding.push_back(1);  // constants grow ahead
+  if (grows) s.pad_einsum(block, padding);
   if (!s.ok()) return false;
   const bool result_grows = p.nest.extents[p.m] % multiples[p.m] != 0 || p.nest.extents[p.n] % multiples[p.n] != 0;
   if (result_grows && !inline_copy(s, block)) return false;

@@ -23,6 +23,7 @@ std::vector<interp::TensorData> values_after(const ir::Kernel& k) {
     if (b->role == ir::BufferRole::kTemp) continue;
     std::vector<int64_t> shape;
     for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+    if (b->layout != nullptr) shape.assign(b->layout->shape.begin(), b->layout->shape.end());
     data.push_back(interp::TensorData::make_random_integers(b->type, shape, 5 + data.size()));
   }
   std::vector<interp::TensorData*> params;
@@ -57,8 +58,12 @@ TEST_CASE("random padding of products keeps their meaning") {
     std::vector<interp::TensorData> want = values_after(t.kernel);
     Schedule s(t.kernel, std::make_shared<Arena>(), &rng);
     BlockRv block = s.get_block(t.anchor_block);
-    s.pad_einsum(block, std::array{draw(6), draw(6), draw(6)});
+    s.pad_einsum(block, std::array{draw(6), draw(6), draw(6), rng.below(2)});
     if (!s.ok()) continue;
+    const ir::Buffer* b = s.kernel().buffer(read_buffers(s.kernel(), s.id(block))[1]);
+    if (b->layout != nullptr)
+      s.transform_layout(block, 1, std::array<int32_t, 2>{1, 0},
+                         std::array<std::pair<int32_t, int64_t>, 2>{{{1, draw(4)}, {0, draw(4)}}});
     ++padded;
     check_same(s.kernel(), want);
     std::vector<LoopRv> loops = s.get_loops(block);

@@ -29,6 +29,7 @@ struct Params {
       if (b->role == ir::BufferRole::kTemp) continue;
       std::vector<int64_t> shape;
       for (ir::Expr e : b->shape) shape.push_back(ir::int_value(e));
+      if (b->layout != nullptr) shape.assign(b->layout->shape.begin(), b->layout->shape.end());
       data.push_back(b->role == ir::BufferRole::kOutput
                          ? interp::TensorData::zeros(b->type, shape)
                          : interp::TensorData::make_random_integers(b->type, shape, data.size() + 5));

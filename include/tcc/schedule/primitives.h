@@ -94,7 +94,8 @@ Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::s
                                std::span<const std::pair<int32_t, int64_t>> tiles);
 
 // The extents of a naive sum of products grow to multiples, one for each iterator: operands are copied into buffers
-// with zeros around them, and the part of the result that exists is copied out.
+// with zeros around them, and the part of the result that exists is copied out. A further number that is not 0:
+// constants without a layout grow in place, that is, their layout is of a smaller shape, the data's.
 Legal<Kernel> pad_einsum(const Kernel& k, Id block, std::span<const int64_t> multiples);
 // The loop, the loops below it and their single block become the body of a new block, whose iterators are what the
 // loops around choose.

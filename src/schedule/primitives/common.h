@@ -27,6 +27,12 @@ inline tl::unexpected<Reject> unknown(const Kernel& k, const char* what, Id id) 
   return reject(RejectReason::kUnknownHandle, fmt::format("{} is not a {} of the kernel", describe(k, id), what));
 }
 
+// The same places for the elements of another shape.
+inline const Layout* of_shape(Arena& arena, Layout layout, std::span<const int64_t> shape) {
+  layout.shape = shape;
+  return copy_layout(arena, layout);
+}
+
 // The way to a loop or a block.
 inline Legal<Path> path_to_block(const Kernel& k, Id id) {
   Path path = find_path(k.root, id);

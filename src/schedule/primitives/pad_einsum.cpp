@@ -1,7 +1,8 @@
 // pad_einsum: the extents of a sum of products become multiples, so that whole instructions fit (TVM has a primitive of
 // the same name). Operands are copied into larger buffers with zeros around them; the results of the overhang are
-// computed and dropped. Zeros add nothing to a sum as long as every factor of a term along the padded reduction is one
-// of the padded operands: zero times a foreign factor might be zero times infinity.
+// computed and dropped. A constant operand may grow in place instead: its layout, of the data's shape, has holes of
+// zeros, which whatever lays out the data ahead leaves. Zeros add nothing to a sum as long as every factor of a term
+// along the padded reduction is one of the padded operands: zero times a foreign factor might be zero times infinity.
 #include <map>
 
 #include "common.h"
@@ -29,7 +30,11 @@ std::vector<const Load*> einsum_factors(const Block& block, const Store& store) 
 class Padder {
  public:
   Padder(const Kernel& k, const Path& path, std::span<const int64_t> multiples)
-      : edit_(k), path_(path), block_(*as<Block>(path.nodes.back())), multiples_(multiples) {}
+      : edit_(k), path_(path), block_(*as<Block>(path.nodes.back())), multiples_(multiples) {
+    if (multiples.size() != block_.iters.size() + 1) return;
+    constants_ahead_ = multiples.back() != 0;
+    multiples_ = multiples.first(block_.iters.size());
+  }
 
   Legal<Kernel> run() {
     TCC_TRY_VOID(check_nest());
@@ -48,19 +53,27 @@ class Padder {
       }
     std::map<Id, Id> renamed;
     std::vector<Stmt> before, after;
+    bool grown_constant = false;
     for (const Load* l : factors) {
       if (renamed.count(l->buffer) != 0) return refuse("reads one buffer twice");
-      TCC_TRY(const Buffer* padded, padded_buffer(l->buffer, l->indices));
-      if (padded == nullptr) continue;
+      TCC_TRY(const std::vector<Expr> shape, padded_shape(l->buffer, l->indices));
+      if (shape.empty()) continue;
+      if (const Buffer& constant = *edit_.k.buffer(l->buffer); constants_ahead_ && grows_in_place(constant)) {
+        grow(constant, shape);
+        grown_constant = true;
+        continue;
+      }
+      const Buffer* padded = add_padded(l->buffer, shape);
       renamed[l->buffer] = padded->id;
       before.push_back(copy_in(*padded, *edit_.k.buffer(l->buffer)));
     }
-    TCC_TRY(const Buffer* result, padded_buffer(store->buffer, store->indices));
-    if (result != nullptr) {
+    TCC_TRY(const std::vector<Expr> shape, padded_shape(store->buffer, store->indices));
+    if (!shape.empty()) {
+      const Buffer* result = add_padded(store->buffer, shape);
       renamed[store->buffer] = result->id;
       after.push_back(copy_out(*edit_.k.buffer(store->buffer), *result));
     }
-    if (renamed.empty())
+    if (renamed.empty() && !grown_constant)
       return reject(RejectReason::kBadFactor, describe(edit_.k, block_.id) + " has whole tiles already");
     before.push_back(padded_nest(renamed));
     before.insert(before.end(), after.begin(), after.end());
@@ -104,8 +117,8 @@ class Padder {
     return {};
   }
 
-  // nullptr: nothing grows.
-  Legal<const Buffer*> padded_buffer(Id id, std::span<const Expr> indices) {
+  // Empty: nothing grows.
+  Legal<std::vector<Expr>> padded_shape(Id id, std::span<const Expr> indices) {
     const Buffer* buffer = edit_.k.buffer(id);
     std::optional<std::vector<int>> plain = plain_indices(block_, indices);
     if (!plain) return reject(RejectReason::kNotAffine, describe(edit_.k, id) + " is read at computed indices");
@@ -119,8 +132,27 @@ class Padder {
       shape[d] = edit_.b.integer(target(i));
       grows = true;
     }
-    if (!grows) return nullptr;
-    return edit_.add_temporary(*buffer, name_hint(edit_.k, id) + "_padded", Scope::kWorkspace, shape);
+    if (!grows) shape.clear();
+    return shape;
+  }
+  const Buffer* add_padded(Id id, std::span<const Expr> shape) {
+    return edit_.add_temporary(*edit_.k.buffer(id), name_hint(edit_.k, id) + "_padded", Scope::kWorkspace, shape);
+  }
+
+  static bool grows_in_place(const Buffer& b) { return b.role == BufferRole::kWeight && b.layout == nullptr; }
+  // Row-major with room for the new shape.
+  void grow(const Buffer& constant, std::span<const Expr> shape) {
+    std::vector<int64_t> room, data;
+    std::vector<int32_t> order;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      room.push_back(int_value(shape[d]));
+      data.push_back(int_value(constant.shape[d]));
+      order.push_back(static_cast<int32_t>(d));
+    }
+    Buffer changed = constant;
+    changed.shape = edit_.b.arena().copy(shape);
+    changed.layout = of_shape(edit_.b.arena(), *make_blocked(edit_.b.arena(), room, order, {}), data);
+    edit_.replace_buffer(changed);
   }
 
   Stmt copy_in(const Buffer& padded, const Buffer& from) {
@@ -167,6 +199,7 @@ class Padder {
   const Path& path_;
   const Block& block_;
   std::span<const int64_t> multiples_;
+  bool constants_ahead_ = false;
 };
 
 }  // namespace

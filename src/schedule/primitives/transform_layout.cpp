@@ -37,6 +37,8 @@ Legal<Kernel> transform_layout(const Kernel& k, Id block, int read_index, std::s
   Editor edit(k);
   Buffer changed = *buffer;
   changed.layout = make_blocked(edit.b.arena(), shape, order, tiles);
+  if (buffer->layout != nullptr)  // of the data's shape still, where that is smaller
+    changed.layout = of_shape(edit.b.arena(), *changed.layout, buffer->layout->shape);
   edit.replace_buffer(changed);
   return edit.finish(k.root);
 }
