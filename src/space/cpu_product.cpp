@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 namespace tcc::space {
 namespace {
@@ -12,6 +13,26 @@ bool ends_with(const Kernel& k, const analysis::Operand& o, Id buffer, size_t ro
   const int rank = static_cast<int>(shape.size());
   return rank >= 2 && o.dim[row] == rank - 2 && o.dim[column] == rank - 1 && o.stride[column] == 1 && o.stride[row] &&
          is_int(shape.back(), *o.stride[row]);
+}
+
+Id read_buffer(const Schedule& s, BlockRv block, int read) {
+  return schedule::read_buffers(s.kernel(), s.id(block))[static_cast<size_t>(read)];
+}
+
+// The copy of an operand with zeros around it: a pass of its own, by vectors, since the product reads each element
+// several times.
+bool copy_by_vectors(Schedule& s, BlockRv block, Id padded) {
+  constexpr int64_t kVector = 64;
+  for (BlockRv copy : s.get_producers(block)) {
+    if (schedule::written_buffer(s.kernel(), s.id(copy)) != padded) continue;
+    const int64_t row = int_value(s.kernel().buffer(padded)->shape.back());
+    std::vector<LoopRv> loops = s.get_loops(copy);
+    if (!s.ok() || loops.size() < 2) return false;
+    s.vectorize(s.split(loops.back(), {ExprRv{}, lit(std::gcd(row, kVector))}).back());
+    loops.pop_back();
+    fuse_parallel(s, loops);
+  }
+  return s.ok();
 }
 
 // What reads the result reads the padded one: only a temporary is left out.
@@ -55,11 +76,13 @@ bool pack_operands(Schedule& s, const CpuProductNest& p, BlockRv block, std::spa
   for (size_t i = 0; i < multiples.size(); ++i) grows |= p.nest.extents[i] % multiples[i] != 0;
   std::vector<int64_t> padding(multiples.begin(), multiples.end());
   padding.push_back(1);  // constants grow ahead
+  const Id a = read_buffer(s, block, p.a);
   if (grows) s.pad_einsum(block, padding);
   if (!s.ok()) return false;
+  if (const Id padded = read_buffer(s, block, p.a); padded != a && !copy_by_vectors(s, block, padded)) return false;
   const bool result_grows = p.nest.extents[p.m] % multiples[p.m] != 0 || p.nest.extents[p.n] % multiples[p.n] != 0;
   if (result_grows && !inline_copy(s, block)) return false;
-  const Buffer* b = s.kernel().buffer(schedule::read_buffers(s.kernel(), s.id(block))[static_cast<size_t>(p.b)]);
+  const Buffer* b = s.kernel().buffer(read_buffer(s, block, p.b));
   if (b->role == BufferRole::kInput) s.cache_read(block, p.b, Scope::kWorkspace);
   const auto rank = static_cast<int32_t>(b->shape.size());
   std::vector<int32_t> order;
