@@ -11,6 +11,7 @@ namespace tcc::onnx {
 namespace {
 
 constexpr double kWorthSplitting = 1.25;  // times the work of what is used
+constexpr int64_t kMaxPhases = 16;        // with a convolution each
 
 // With strides, most products over a stretched input are with its zeros. Output position o of an axis, counted from
 // before the cut, is o = stride * i + dilation * t for input i and tap t. With g the greatest common divisor of stride
@@ -177,11 +178,13 @@ Result<void> import_phases(NodeContext& c, const std::vector<TransposedAxis>& ax
 // Then each phase has a convolution of its own, of the part of the padded input that it sees.
 bool phases_apart(const std::vector<TransposedAxis>& axes) {
   double waste = 1;
+  int64_t count = 1;
   for (const TransposedAxis& a : axes) {
-    if (a.extent() % a.stride != 0 || a.phases != a.stride) return false;
+    if (a.extent() % a.stride != 0 || a.phases != a.stride || a.stride > kMaxPhases) return false;
+    count *= a.stride;
     waste *= static_cast<double>(a.in + a.taps() - 1) / static_cast<double>(a.extent() / a.stride);
   }
-  return waste > kWorthSplitting;
+  return waste > kWorthSplitting && count <= kMaxPhases;
 }
 
 // Output o of an axis is the phase (first + o) % stride of position (first + o) / stride. With o = i * stride + p all
@@ -272,7 +275,6 @@ std::optional<PhaseAxis> phase_of(const TransposedAxis& a, int64_t output, int64
 
 // Phases that begin at positions of their own have a convolution each. nullopt: a phase is zero, or they are many.
 std::optional<std::vector<std::vector<PhaseAxis>>> phases_of_dilated(const std::vector<TransposedAxis>& axes) {
-  constexpr int64_t kMaxPhases = 16;
   std::vector<std::vector<PhaseAxis>> phases(1);
   int64_t count = 1;
   for (const TransposedAxis& a : axes) {

@@ -283,6 +283,16 @@ TEST_CASE("phases of large transposed convolutions have the taps that they use")
   CHECK(result_of(t.spec()) == t.result());
 }
 
+TEST_CASE("a transposed convolution of large strides stays a few nodes") {
+  const NodeSpec spec{"ConvTranspose",
+                      {1, 1, 3, 3},
+                      {{{1, 2, 3, 49}, Floats(2 * 3 * 49, 1)}},
+                      {{"strides", Ints{126, 46}}, {"auto_pad", std::string("SAME_UPPER")}}};
+  auto g = import_text(model_of(spec));
+  if (!g) FAIL(g.error().message);
+  CHECK(g->nodes.size() < 20);
+}
+
 TEST_CASE("a transposed convolution of stride 1 has its padding in the convolution") {
   auto g = import_text(model_of({"ConvTranspose", {1, 1, 9}, {{{1, 1, 3}, Floats{1, 2, 3}}}, {}}));
   REQUIRE(g.has_value());
