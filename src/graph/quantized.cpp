@@ -285,22 +285,34 @@ class ProductQuantizer {
   ValueId convolution(const Node& node, ValueId x, ValueId w, const Zero& za, const Zero& zb, const Roles& r,
                       std::vector<double> bias) {
     auto attrs = node.as<ConvAttrs>();
-    const bool known = za.computed == kNone;
+    const bool known = za.computed == kNone, constant = value(w).is_constant();
     std::optional<std::vector<double>> sums = column_sums(graph_, w, r, true);
     // Channels at the zero point, so that groups of neighbors are whole.
     double terms = r.terms;
     const int64_t channels = shape(x)[1];
-    if (attrs.group == 1 && known && channels % options_.pad_channels != 0 && channels > 1 && value(w).is_constant()) {
+    if (attrs.group == 1 && known && channels % options_.pad_channels != 0 && channels > 1 && constant) {
       pad_to_groups(x, w, za.known[0]);
       terms = terms / static_cast<double>(channels) * static_cast<double>(shape(x)[1]);
     }
     attrs.pad_value = known ? static_cast<int64_t>(za.known[0]) : 0;
     const bool folds = known && zb.computed == kNone && sums;
     if (folds) add_constant_part(bias, za, zb, *sums, terms);
+    // Filters of zeros, so that vectors of results are whole: what they make is cut off.
+    const int64_t filters = shape(w)[0], whole = whole_filters(filters);
+    const bool grows = folds && attrs.group == 1 && !options_.is_signed && whole != filters && constant;
+    if (grows) {
+      w = padded_to(w, 0, whole, 0);
+      if (!bias.empty()) bias.resize(static_cast<size_t>(whole), 0);
+    }
     std::vector<ValueId> inputs{x, w};
     if (std::any_of(bias.begin(), bias.end(), [](double v) { return v != 0; }))
       inputs.push_back(integers({static_cast<int64_t>(bias.size())}, bias));
     ValueId y = emit(Op::kConv, attrs, inputs, node);
+    if (grows) {
+      Shape used = shape(y);
+      used[1] = filters;
+      y = emit(Op::kSlice, SliceAttrs{Shape(used.size(), 0), Shape(used.size(), 1), used}, {y}, node);
+    }
     auto conv_of = [&](ValueId input, ValueId weight, ConvAttrs a) {
       return emit(Op::kConv, std::move(a), {input, weight}, node);
     };
@@ -335,16 +347,23 @@ class ProductQuantizer {
   ValueId ones_like(ValueId x, const Shape& s) {
     return graph_.add_constant("", value(x).dtype, s, make_splat(value(x).dtype, 1));
   }
+  static int64_t whole_filters(int64_t filters) {
+    constexpr int64_t kGroup = 4, kVector = 16;
+    const int64_t multiple = filters % kGroup == 0 || filters <= 2 * kGroup ? kGroup : kVector;
+    return filters == 1 ? 1 : (filters + multiple - 1) / multiple * multiple;
+  }
   void pad_to_groups(ValueId& x, ValueId& w, double zero) {
-    for (ValueId* id : {&x, &w}) {
-      const Value v = value(*id);
-      const int64_t more = (options_.pad_channels - v.shape[1] % options_.pad_channels) % options_.pad_channels;
-      PadAttrs pad;
-      pad.begin.assign(v.shape.size(), 0), pad.end.assign(v.shape.size(), 0);
-      pad.end[1] = more;
-      pad.value = id == &x ? zero : 0;
-      *id = emit_node(graph_, Op::kPad, pad, {*id}, v.name);
-    }
+    const int64_t group = options_.pad_channels, whole = (shape(x)[1] + group - 1) / group * group;
+    x = padded_to(x, 1, whole, zero);
+    w = padded_to(w, 1, whole, 0);
+  }
+  ValueId padded_to(ValueId id, size_t axis, int64_t extent, double number) {
+    const Value v = value(id);
+    PadAttrs pad;
+    pad.begin.assign(v.shape.size(), 0), pad.end.assign(v.shape.size(), 0);
+    pad.end[axis] = extent - v.shape[axis];
+    pad.value = number;
+    return emit_node(graph_, Op::kPad, pad, {id}, v.name);
   }
 
   ValueId sums_over(ValueId numbers, int64_t axis, const Node& node) {
