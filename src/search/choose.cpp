@@ -297,11 +297,12 @@ Result<ChosenArtifact> leave(Chosen chosen) {
 
 namespace {
 
-// Products for each element of the parameters: what packing them for an instruction is spread over.
+// Products for each element of inputs and outputs: what packing them for an instruction is spread over. Constants are
+// packed ahead.
 double reuse(const task::Task& task) {
   double elements = 0;
   for (const ir::Buffer* b : task.kernel.buffers) {
-    if (b->role == ir::BufferRole::kTemp) continue;
+    if (b->role != ir::BufferRole::kInput && b->role != ir::BufferRole::kOutput) continue;
     double count = 1;
     for (ir::Expr extent : b->shape) count *= ir::is_int(extent) ? static_cast<double>(ir::int_value(extent)) : 1;
     elements += count;
