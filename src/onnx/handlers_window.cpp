@@ -1,5 +1,6 @@
 // Conv and the pools: automatic padding and defaults become explicit numbers here.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "handlers.h"
@@ -142,21 +143,14 @@ Result<void> max_pool_positions(NodeContext& c, const graph::PoolAttrs& a, bool 
   std::vector<int64_t> tap(spatial, 0);
   for (int64_t k = 0; k < taps; ++k) {
     graph::SliceAttrs cut{{0, 0}, {1, 1}, out};
+    int64_t offset = 0;
     for (size_t i = 0; i < spatial; ++i) {
       cut.starts.push_back(tap[i] * a.dilations[i]);
       cut.steps.push_back(a.strides[i]);
-    }
-    std::vector<int64_t> positions;
-    std::vector<int64_t> at(out.size(), 0);
-    for (int64_t e = 0; e < graph::element_count(out); ++e) {
-      int64_t position = (at[0] * in[1] + at[1]) * pixels;
-      for (size_t i = 0; i < spatial; ++i)
-        position += (at[i + 2] * a.strides[i] + tap[i] * a.dilations[i] - a.pads_begin[i]) * strides[i];
-      positions.push_back(position);
-      for (size_t i = out.size(); i-- > 0 && ++at[i] == out[i];) at[i] = 0;
+      offset += (tap[i] * a.dilations[i] - a.pads_begin[i]) * strides[i];
     }
     TCC_TRY(graph::ValueId x, c.emit(Op::kSlice, cut, {padded}));
-    graph::ValueId here = c.constant(graph::DType::kI64, out, graph::make_constant_i64(positions));
+    graph::ValueId here = c.constant(graph::DType::kI64, {}, graph::make_constant_i64(std::array{offset}));
     if (k == 0) {
       best = x;
       where = here;
@@ -166,6 +160,17 @@ Result<void> max_pool_positions(NodeContext& c, const graph::PoolAttrs& a, bool 
       TCC_TRY(where, c.where(above, here, where));
     }
     for (size_t i = spatial; i-- > 0 && ++tap[i] == a.kernel[i];) tap[i] = 0;
+  }
+  // Plus the position of the window's first element, a sum of one number for each axis.
+  for (size_t axis = 0; axis < out.size(); ++axis) {
+    int64_t step = axis == 0 ? in[1] * pixels : pixels;
+    if (axis >= 2) step = a.strides[axis - 2] * strides[axis - 2];
+    std::vector<int64_t> starts;
+    for (int64_t at = 0; at < out[axis]; ++at) starts.push_back(at * step);
+    Shape along(out.size(), 1);
+    along[axis] = out[axis];
+    TCC_TRY_SET(where,
+                c.arithmetic(Op::kAdd, where, c.constant(graph::DType::kI64, along, graph::make_constant_i64(starts))));
   }
   c.set_output(0, pooled);
   c.set_output(1, where);
