@@ -71,6 +71,7 @@ Result<ValueId> DimBinder::bind(const Node& node) {
     case Op::kIdentity:
       return plain(node, shape(in(node, 0)));
     case Op::kSoftmax:
+    case Op::kLogSoftmax:
       return softmax(node);
     case Op::kLayerNorm:
       return layer_norm(node);
@@ -174,7 +175,7 @@ Result<ValueId> DimBinder::softmax(const Node& node) {
   const SymbolicShape own = shape(in(node, 0));
   const ValueId x = masked(in(node, 0), axis, -std::numeric_limits<double>::infinity());
   const ValueId id = emit(&node, node.op, node.attrs, {x}, own);
-  if (is_dynamic(own[axis])) zero_.emplace(id, axis);
+  if (is_dynamic(own[axis]) && node.op == Op::kSoftmax) zero_.emplace(id, axis);
   return id;
 }
 

@@ -79,6 +79,7 @@ class ErrorOfNode {
         relative(u_ * (8 + 4 * std::sqrt(static_cast<double>(error_.terms)) + 2 * model_.function_ulps));
         break;
       case Op::kSoftmax:
+      case Op::kLogSoftmax:
         softmax();
         break;
       case Op::kLayerNorm:
@@ -274,8 +275,9 @@ class ErrorOfNode {
     }
   }
 
-  // exp(x - max) / sum: the difference is rounded, and its error is a share of the result.
+  // exp(x - max) / sum: the difference is rounded, and its error is a share of the result, or of what log takes.
   void softmax() {
+    const bool logarithm = node_.op == Op::kLogSoftmax;
     const auto axis = static_cast<size_t>(node_.as<AxisAttrs>().axis);
     const int64_t extent = out_.shape[axis];
     const int64_t inner = element_count(Shape(out_.shape.begin() + static_cast<int64_t>(axis) + 1, out_.shape.end()));
@@ -289,12 +291,15 @@ class ErrorOfNode {
         greatest = std::max(greatest, in(0).data[static_cast<size_t>(base + i * inner)]);
       for (int64_t i = 0; i < extent; ++i) {
         const auto at = static_cast<size_t>(base + i * inner);
-        mean_difference += finite_magnitude(out_.data[at]) * finite_magnitude(in(0).data[at] - greatest);
+        const double share = finite_magnitude(logarithm ? std::exp(out_.data[at]) : out_.data[at]);
+        mean_difference += share * finite_magnitude(in(0).data[at] - greatest);
       }
       for (int64_t i = 0; i < extent; ++i) {
         const auto at = static_cast<size_t>(base + i * inner);
-        const double difference = finite_magnitude(in(0).data[at] - greatest);
-        add(at, u_ * finite_magnitude(out_.data[at]) * (fixed + difference + mean_difference));
+        const double difference = finite_magnitude(in(0).data[at] - greatest), shares = fixed + mean_difference;
+        const double result = finite_magnitude(out_.data[at]);
+        add(at, u_ * (logarithm ? shares + (1 + model_.function_ulps) * (difference + result)
+                                : result * (shares + difference)));
       }
     }
   }

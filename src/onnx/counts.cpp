@@ -115,6 +115,7 @@ class Follower {
       case Op::kScatter:
         return scatter();
       case Op::kSoftmax:
+      case Op::kLogSoftmax:
         mask(0, static_cast<size_t>(as<graph::AxisAttrs>().axis), Fill::kLeast);
         return done(counts_[0]);
       case Op::kLayerNorm:

@@ -9,22 +9,6 @@ namespace tcc::onnx {
 
 namespace {
 
-// x - max, and log(sum(exp(x - max))) beside it, along one axis.
-struct Shifted {
-  ValueId x, log_sum;
-};
-Result<Shifted> log_sum_of(NodeContext& c, ValueId x, const Made& max, std::vector<int64_t> axes) {
-  TCC_TRY(ValueId shifted, c.arithmetic(Op::kSub, x, max));
-  Made sum = c.reduce(Op::kReduceSum, c.unary(UnaryFn::kExp, shifted), axes, true);
-  TCC_TRY(ValueId log, c.unary(UnaryFn::kLog, sum));
-  return Shifted{shifted, log};
-}
-
-Result<ValueId> log_softmax(NodeContext& c, ValueId x, int64_t axis) {
-  TCC_TRY(Shifted s, log_sum_of(c, x, c.reduce(Op::kReduceMax, x, {axis}, true), {axis}));
-  return c.arithmetic(Op::kSub, s.x, s.log_sum);
-}
-
 // The greatest or least elements along axes; NaN where an element is.
 Made extremum(NodeContext& c, const Made& x, bool max, std::vector<int64_t> axes, bool keep_dims) {
   if (!x) return x;
@@ -40,9 +24,8 @@ Result<ValueId> hardmax(NodeContext& c, ValueId x, int64_t axis) {
 }
 
 Result<ValueId> softmax_like(NodeContext& c, ValueId x, int64_t axis) {
-  if (c.op() == "LogSoftmax") return log_softmax(c, x, axis);
   if (c.op() == "Hardmax") return hardmax(c, x, axis);
-  return c.emit(Op::kSoftmax, graph::AxisAttrs{axis}, {x});
+  return c.emit(c.op() == "LogSoftmax" ? Op::kLogSoftmax : Op::kSoftmax, graph::AxisAttrs{axis}, {x});
 }
 
 }  // namespace
@@ -117,8 +100,8 @@ Result<void> import_reduce(NodeContext& c) {
     // Infinite elements are not shifted: infinity minus itself would not be a number.
     TCC_TRY(ValueId max, c.reduce(Op::kReduceMax, x, axes, true));
     TCC_TRY(max, c.where(c.unary(UnaryFn::kIsInf, max, 1, 1), c.scalar(c.value(max).dtype, 0), max));
-    TCC_TRY(Shifted s, log_sum_of(c, x, max, axes));
-    TCC_TRY(ValueId y, c.arithmetic(Op::kAdd, s.log_sum, max));
+    Made sum = c.reduce(Op::kReduceSum, c.unary(UnaryFn::kExp, c.arithmetic(Op::kSub, x, max)), axes, true);
+    TCC_TRY(ValueId y, c.arithmetic(Op::kAdd, c.unary(UnaryFn::kLog, sum), max));
     Shape shape;
     for (int64_t i = 0; i < c.rank(0); ++i) {
       bool reduced = std::binary_search(axes.begin(), axes.end(), i);
@@ -251,7 +234,7 @@ Result<void> import_nll_loss(NodeContext& c) {
 
 Result<void> import_cross_entropy(NodeContext& c) {
   if (c.rank(0) < 2) return input_error("needs scores of rank 2 or more");
-  TCC_TRY(ValueId x, log_softmax(c, c.input(0), 1));
+  TCC_TRY(ValueId x, c.emit(Op::kLogSoftmax, graph::AxisAttrs{1}, {c.input(0)}));
   c.set_output(1, x);
   return class_loss(c, x, c.input(1), c.has_input(2) ? std::optional(c.input(2)) : std::nullopt);
 }

@@ -93,15 +93,18 @@ bool fuse_parallel(schedule::Schedule& s, std::span<const schedule::LoopRv> loop
   });
 }
 
-double output_bytes(const Kernel& kernel) {
+double buffer_bytes(const Kernel& kernel, bool outputs) {
   double bytes = 0;
   for (const Buffer* b : kernel.buffers) {
-    if (b->role != BufferRole::kOutput) continue;
+    if ((b->role == BufferRole::kOutput) != outputs) continue;
     auto n = static_cast<double>(type_bytes(b->type));
     for (Expr e : b->shape) n *= is_int(e) ? static_cast<double>(int_value(e)) : 1;
     bytes += n;
   }
   return bytes;
+}
+double output_bytes(const Kernel& kernel) {
+  return buffer_bytes(kernel, true);
 }
 
 void stream_large_output(schedule::Schedule& s, schedule::LoopRv loop, const target::Target& target) {

@@ -75,6 +75,7 @@ std::vector<LoopRv> pick(std::span<const LoopRv> loops, const std::vector<size_t
 bool fuse_parallel(schedule::Schedule& s, std::span<const schedule::LoopRv> loops, schedule::LoopRv* fused = nullptr);
 
 double output_bytes(const ir::Kernel& kernel);
+double buffer_bytes(const ir::Kernel& kernel, bool outputs);  // of the outputs, or of all other buffers
 // Results that do not stay in the last-level cache until they are read: whether their stores go past the caches, as
 // non-temporal ones, is left to the tuner. `loop` is the outermost of the nest that writes them. Does nothing for
 // smaller results.

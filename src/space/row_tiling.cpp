@@ -9,6 +9,7 @@
 // go past the caches, and the costly pass fetches the rows behind the one it works on.
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "space/access.h"
 #include "tcc/analysis/lanes.h"
@@ -21,11 +22,18 @@ namespace {
 // A single reduction of rows: shorter ones are not worth partial results, longer ones are read along their elements. In
 // between squares of several rows that are transposed in registers may be faster.
 constexpr int64_t kLeastVectors = 2, kLongVectors = 3;
+// Of the first-level cache, for a tile of rows that are read along their elements: the next pass finds them there.
+constexpr double kTileShare = 0.25;
+// Tiles of an axis from which on the last one counts little: all others run without masks.
+constexpr int64_t kManyTiles = 4;
+// Vectors of partial results, at least, in a long pass that does nothing but combine: they hide each other's latency.
+constexpr int64_t kLeastPartial = 4;
 
 struct Rows {
   struct Step {
     std::string name;
     ReducedRun run;
+    bool plain = false;  // combines elements of parameters without functions of them
   };
   NaiveNest last;                      // writes the output
   std::vector<Step> steps;             // in program order; the last one writes the output
@@ -68,6 +76,16 @@ void note_neighbors(const NaiveNest& nest, Rows& rows) {
       if (o.stride[i] == 1 && nest.extents[i] > 1) (nest.reduce[i] ? rows.along : rows.across) = true;
 }
 
+bool is_plain(const Kernel& k, const NaiveNest& nest) {
+  bool plain = true;
+  visit_roots(nest.block->body,
+              [&](Expr root) { visit(root, [&](Expr e) { return plain = plain && e->kind != ExprKind::kCall; }); });
+  for (const analysis::Operand& o : nest.operands)
+    for (size_t i = 0; i < nest.extents.size(); ++i)
+      if (nest.reduce[i] && o.moves[i] && k.buffer(o.load->buffer)->role == BufferRole::kTemp) plain = false;
+  return plain;
+}
+
 std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
   std::vector<const Block*> blocks = collect_blocks(k.root);
   std::vector<const Block*> reductions;
@@ -84,7 +102,9 @@ std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
   std::optional<NaiveNest> last = naive_nest(k, *blocks.back());
   if (!last || (last->is_reduction() && blocks.size() > 1)) return std::nullopt;
   Rows rows{*last, {}, std::vector<bool>(last->extents.size(), true), single, tiles_too};
-  const auto add_step = [&](const NaiveNest& nest) { rows.steps.push_back({nest.name, find_run(nest, lanes)}); };
+  const auto add_step = [&](const NaiveNest& nest) {
+    rows.steps.push_back({nest.name, find_run(nest, lanes), is_plain(k, nest)});
+  };
   bool any = last->is_reduction();
   for (size_t i = 0; i < rows.is_row.size(); ++i) rows.is_row[i] = !last->reduce[i];
   for (size_t b = 0; b + 1 < blocks.size(); ++b) {
@@ -147,12 +167,15 @@ struct VectorTile {
   std::optional<ExprRv> tail;  // how the outer loop is to treat what overhangs
 };
 // Whole vectors that divide the extent where one exists, else any number of whole vectors: multiples of `unit`, where
-// that is not 0.
-VectorTile tile_vector(Schedule& s, LoopRv loop, const target::Target& target, int64_t vectors, int64_t unit = 0) {
+// that is not 0. `plain`: of a step that is so.
+VectorTile tile_vector(Schedule& s, LoopRv loop, const target::Target& target, int64_t vectors, int64_t unit = 0,
+                       bool plain = false) {
   const Loop* l = find_loop(s.kernel().root, s.id(loop));
-  int64_t lanes = std::max(vector_lanes(target), unit), limit = vectors * vector_lanes(target);
   if (l == nullptr || !is_int(l->extent)) return {loop, loop, {}};
-  int64_t extent = int_value(l->extent);
+  int64_t extent = int_value(l->extent), limit = vectors * vector_lanes(target);
+  const bool is_long = extent >= kManyTiles * limit;
+  if (unit == 0 && plain && is_long) unit = kLeastPartial * vector_lanes(target);
+  const int64_t lanes = std::max(vector_lanes(target), unit);
   auto split = [&](ExprRv outer, ExprRv vector, std::optional<ExprRv> tail) -> VectorTile {
     std::vector<LoopRv> parts = s.split(loop, {outer, vector});
     return {parts[0], parts[1], tail};
@@ -166,9 +189,9 @@ VectorTile tile_vector(Schedule& s, LoopRv loop, const target::Target& target, i
     return split({}, s.sample_categorical(widths, weights), {});
   }
   ExprRv tail;
-  // Masks in every iteration are worth a try only where the instruction set has them.
+  // Masks in every iteration are worth a try only where the instruction set has them, for few iterations.
   constexpr int64_t kPeel = 1 << static_cast<int>(TailMode::kPeel), kMask = 1 << static_cast<int>(TailMode::kMask);
-  int64_t modes = target.cpu.vector_bits >= 512 ? kPeel | kMask : kPeel;
+  int64_t modes = target.cpu.vector_bits >= 512 && !is_long ? kPeel | kMask : kPeel;
   std::vector<ExprRv> factors = s.sample_tile(loop, 2, limit, lanes, &tail, modes);
   return split(factors[0], factors[1], tail);
 }
@@ -209,7 +232,7 @@ void mark(Schedule& s, const Rows::Step& step, size_t depth, bool across, const 
     // A vector of partial results for each row, whose lanes are combined at its end.
     const size_t run = std::min(step.run.iterators + (step.run.several ? 1 : 0), reduce.size());
     LoopRv along = run > 1 ? trial.fuse(std::span(reduce).last(run)) : reduce.back();
-    VectorTile tile = tile_vector(trial, along, target, kMaxPartialVectors, step.run.unit);
+    VectorTile tile = tile_vector(trial, along, target, kMaxPartialVectors, step.run.unit, step.plain);
     BlockRv partial = trial.rfactor(block, tile.vector);
     std::vector<LoopRv> lanes = trial.get_loops(partial), rest = trial.get_loops(block);
     if (!trial.ok()) return;
@@ -222,12 +245,23 @@ void mark(Schedule& s, const Rows::Step& step, size_t depth, bool across, const 
   if (trial.ok()) s = std::move(trial);
 }
 
+// Rows of a tile, at most a vector of them: beyond what the cache holds, nothing is done for several rows at once.
+int64_t rows_in_cache(const Kernel& k, const Rows& rows, const target::Target& target) {
+  double count = 1;
+  for (size_t i = 0; i < rows.is_row.size(); ++i)
+    count *= rows.is_row[i] ? static_cast<double>(rows.last.extents[i]) : 1;
+  const double row_bytes = std::max(buffer_bytes(k, false) / count, 1.0);
+  const double fit = std::max(kTileShare * static_cast<double>(target.cpu.l1_bytes) / row_bytes, 1.0);
+  return std::min(vector_lanes(target), static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(fit))));
+}
+
 bool tile(Schedule& s, const Rows& rows, bool across, const target::Target& target) {
   BlockRv last = s.get_block(rows.last.name);
   std::vector<LoopRv> loops = s.get_loops(last), row_loops, along;
   for (size_t i = 0; i < loops.size(); ++i) (rows.is_row[i] ? row_loops : along).push_back(loops[i]);
   if (!s.ok() || row_loops.empty()) return false;
-  std::vector<ExprRv> factors = s.sample_perfect_tile(row_loops.back(), 2, vector_lanes(target));
+  const int64_t most = across || rows.single ? vector_lanes(target) : rows_in_cache(s.kernel(), rows, target);
+  std::vector<ExprRv> factors = s.sample_perfect_tile(row_loops.back(), 2, most);
   std::vector<LoopRv> parts = s.split(row_loops.back(), factors);
   row_loops.back() = parts[0];
   s.reorder(row_loops, parts[1], along);

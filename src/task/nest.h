@@ -128,7 +128,7 @@ class GroupNest {
     compute_ = saved;
     return made;
   }
-  ir::Stmt emit_softmax(const graph::Node& node, const Tensor& out);
+  ir::Stmt emit_softmax(const graph::Node& node, const std::string& name, const Tensor& out);
   ir::Stmt emit_concat(const graph::Node& node, const Tensor& out);
   // elementwise.cpp
   ir::Expr elementwise_value(const graph::Node& node, const Exprs& at, const graph::Shape& shape);

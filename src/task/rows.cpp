@@ -1,4 +1,4 @@
-// Loops of the operators that need whole rows: Softmax and LayerNorm.
+// Loops of the operators that need whole rows: Softmax, LogSoftmax and LayerNorm.
 
 #include "nest.h"
 
@@ -7,11 +7,11 @@ namespace tcc::task {
 using namespace ir;
 
 void GroupNest::plan_softmax(const graph::Node& node) {
-  add_stage("softmax", node, false,
-            [this, &node](const std::string&, const Tensor& out) { return emit_softmax(node, out); });
+  add_stage(lower_name(node), node, false,
+            [this, &node](const std::string& name, const Tensor& out) { return emit_softmax(node, name, out); });
 }
 
-Stmt GroupNest::emit_softmax(const graph::Node& node, const Tensor& out) {
+Stmt GroupNest::emit_softmax(const graph::Node& node, const std::string& name, const Tensor& out) {
   auto axis = static_cast<size_t>(node.as<graph::AxisAttrs>().axis);
   Tensor x = operand(node.inputs[0]);
   graph::Shape rows = out.shape;
@@ -27,21 +27,32 @@ Stmt GroupNest::emit_softmax(const graph::Node& node, const Tensor& out) {
     row.insert(row.begin() + static_cast<int64_t>(axis), k);
     return row;
   };
-  Tensor max = make_temp("row_max", rows), exp = make_temp("row_exp", out.shape), sum = make_temp("row_sum", rows);
+  const bool logarithm = node.op == graph::Op::kLogSoftmax;
+  Tensor max = make_temp("row_max", rows), exp;
+  // The results of a softmax are its terms; those of a logarithm need their sum only.
+  if (!logarithm) exp = make_temp("row_exp", out.shape);
+  Tensor sum = make_temp("row_sum", rows);
+  auto shifted = [&](const Exprs& at) { return b().sub(read(x, at), read(max, row_of(at))); };
+  auto exp_of = [&](const Exprs& at) { return call(Intrinsic::kExp, shifted(at)); };
   std::vector<Stmt> nests;
   nests.push_back(reduce_nest("row_max", row_axes, {along}, ReducerKind::kMax, max, nullptr,
                               [&](const Exprs& at, const Exprs& over) { return read(x, with(at, over[0])); }));
-  nests.push_back(map_nest("row_exp", axes_of(out.shape), exp, [&](const Exprs& at) {
-    return call(Intrinsic::kExp, b().sub(read(x, at), read(max, row_of(at))));
-  }));
+  if (!logarithm) nests.push_back(map_nest("row_exp", axes_of(out.shape), exp, exp_of));
   nests.push_back(reduce_nest("row_sum", row_axes, {along}, ReducerKind::kSum, sum, nullptr,
-                              [&](const Exprs& at, const Exprs& over) { return read(exp, with(at, over[0])); }));
-  // One division a row.
-  Tensor scale = make_temp("row_scale", rows);
-  nests.push_back(
-      map_nest("row_scale", row_axes, scale, [&](const Exprs& at) { return b().div(real(1), read(sum, at)); }));
-  nests.push_back(map_nest("softmax", axes_of(out.shape), out,
-                           [&](const Exprs& at) { return b().mul(read(exp, at), read(scale, row_of(at))); }));
+                              [&](const Exprs& at, const Exprs& over) {
+                                const Exprs term = with(at, over[0]);
+                                return logarithm ? exp_of(term) : read(exp, term);
+                              }));
+  // One division, or one logarithm, a row.
+  const char* of_row = logarithm ? "row_log" : "row_scale";
+  Tensor scale = make_temp(of_row, rows);
+  nests.push_back(map_nest(of_row, row_axes, scale, [&](const Exprs& at) {
+    return logarithm ? call(Intrinsic::kLog, read(sum, at)) : b().div(real(1), read(sum, at));
+  }));
+  nests.push_back(map_nest(name, axes_of(out.shape), out, [&](const Exprs& at) {
+    Expr of = read(scale, row_of(at));
+    return logarithm ? b().sub(shifted(at), of) : b().mul(read(exp, at), of);
+  }));
   return b().seq(nests);
 }
 

@@ -81,7 +81,8 @@ std::string anchor_text(const graph::Graph& graph, const graph::Node& node) {
                                                       : "sum",
                          shape(0), fmt::join(node.as<graph::ReduceAttrs>().axes, ","));
     case Op::kSoftmax:
-      return fmt::format("softmax {} axis {}", shape(0), node.as<graph::AxisAttrs>().axis);
+    case Op::kLogSoftmax:
+      return fmt::format("{} {} axis {}", lower_name(node), shape(0), node.as<graph::AxisAttrs>().axis);
     case Op::kLrn:
       return fmt::format("lrn {} size {}", shape(0), node.as<graph::LrnAttrs>().size);
     case Op::kTranspose:

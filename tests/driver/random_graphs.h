@@ -301,7 +301,7 @@ class GraphMaker {
     if (!x || value(x->id).shape.empty()) return;
     const Shape s = value(x->id).shape;
     const int64_t axis = rng_.below(std::ssize(s));
-    if (chance(2)) return void(add(Op::kSoftmax, graph::AxisAttrs{axis}, {x->id}, false));
+    if (chance(2)) return void(add(chance(2) ? Op::kSoftmax : Op::kLogSoftmax, graph::AxisAttrs{axis}, {x->id}, false));
     const DType dtype = value(x->id).dtype;
     add(Op::kLayerNorm, graph::LayerNormAttrs{axis, 1e-2},
         {x->id, constant(dtype, {s.back()}, 0.5, 2), constant(dtype, {s.back()}, -1, 1)}, false);

@@ -128,6 +128,19 @@ TEST_CASE("a softmax and products over a dimension of unknown size") {
       {9}, {{1}, {2}, {5}, {8}, {9}});
 }
 
+TEST_CASE("sums behind a logarithm of a softmax over a dimension of unknown size") {
+  check(
+      [](const Sizes& n) {
+        Graph g;
+        const ValueId x = g.add_input("x", DType::kF32, {3, n[0]});
+        const ValueId y = add(g, Op::kLogSoftmax, AxisAttrs{1}, {x});
+        g.add_output(add(g, Op::kReduceSum, ReduceAttrs{{1}, true}, {y}), "sum");
+        g.add_output(y, "y");
+        return g;
+      },
+      {9}, {{1}, {2}, {5}, {8}, {9}});
+}
+
 TEST_CASE("heads of an attention: reshapes split and join axes around a size") {
   check(
       [](const Sizes& n) {

@@ -171,6 +171,7 @@ TEST_CASE("reference pools, softmax, gemm on numbers worked by hand") {
   ValueId w = g.add_constant("w", DType::kF32, {2, 1}, make_constant_f32(std::vector<float>{10, 100}));
   ValueId c = g.add_constant("c", DType::kF32, {2}, make_constant_f32(std::vector<float>{1, 2}));
   g.add_output(add(g, Op::kGemm, GemmAttrs{2, 3, false, true}, {m, w, c}), "gemm");
+  g.add_output(add(g, Op::kLogSoftmax, AxisAttrs{3}, {x}), "log");
   auto out = run_reference(g, {{{1, 1, 1, 3}, {-1, -2, -4}}}, 1);
   REQUIRE(out);
   CHECK((*out)[0].data == std::vector<double>{-1, -3});
@@ -180,6 +181,7 @@ TEST_CASE("reference pools, softmax, gemm on numbers worked by hand") {
   double e = std::exp(-1) + std::exp(-2) + std::exp(-4);
   CHECK((*out)[4].data[1] == Approx(std::exp(-2) / e));
   CHECK((*out)[5].data == std::vector<double>{-17, -194, -37, -394, -77, -794});
+  CHECK((*out)[6].data[1] == Approx(-2 - std::log(e)));
   CHECK(!run_reference(g, {}, 1));
   CHECK(!run_reference(g, {{{1, 3}, {1, 2, 3}}}, 1));
 }

@@ -35,6 +35,17 @@ task::Task layer_norm(int64_t rows, int64_t cols) {
   return std::move(*made);
 }
 
+task::Task log_softmax(const graph::Shape& shape, int64_t axis) {
+  graph::Graph g;
+  const graph::ValueId x = g.add_input("x", graph::DType::kF32, shape);
+  auto y = g.add_node(graph::Op::kLogSoftmax, graph::AxisAttrs{axis}, {x}, "log");
+  REQUIRE(y.has_value());
+  g.add_output(*y, "y");
+  auto made = task::make_task(g, graph::fuse(g)[0]);
+  REQUIRE(made.has_value());
+  return std::move(*made);
+}
+
 task::Task reduction_with_nan(const graph::Shape& shape, const std::vector<int64_t>& axes) {
   graph::Graph g;
   const graph::ValueId x = g.add_input("x", graph::DType::kF32, shape);
@@ -149,12 +160,14 @@ TEST_CASE("row-wise operators of even, odd and prime sizes keep their meaning") 
     for (const auto& [rows, cols] :
          std::vector<std::pair<int64_t, int64_t>>{{8, 64}, {7, 97}, {13, 50}, {4, 3}, {3, 131}, {6, 128}, {1, 77}}) {
       check_draws(task::make_softmax({rows, cols}, 1), target, 5);
+      check_draws(log_softmax({rows, cols}, 1), target, 5);
       check_draws(layer_norm(rows, cols), target, 5);
       check_draws(task::make_reduction({rows, cols}, {1}, graph::Op::kReduceMean), target, 4);
       check_draws(task::make_reduction({rows, cols}, {1}, graph::Op::kReduceMax), target, 4);
     }
     check_draws(task::make_softmax({2, 3, 5, 32}, 3), target, 5);
     check_draws(task::make_softmax({3, 20, 16}, 1), target, 5);
+    check_draws(log_softmax({3, 20, 16}, 1), target, 5);
     check_draws(task::make_softmax({17, 5, 9}, 0), target, 5);
   }
 }
@@ -217,8 +230,9 @@ TEST_CASE("tiles across rows compete only for rows of few vectors that make squa
 TEST_CASE("sketches of row-wise operators take decisions as symbols") {
   for (const char* name : {"x86-64-v3", "x86-64-v4"}) {
     target::Target target = named_target(name);
-    for (const task::Task& t : {task::make_softmax({256, 256}, 1), task::make_softmax({2, 4, 8, 128}, 3),
-                                task::make_softmax({37, 1021}, 1), layer_norm(128, 768), layer_norm(5, 250)}) {
+    for (const task::Task& t :
+         {task::make_softmax({256, 256}, 1), task::make_softmax({2, 4, 8, 128}, 3), task::make_softmax({37, 1021}, 1),
+          log_softmax({37, 1021}, 1), layer_norm(128, 768), layer_norm(5, 250)}) {
       INFO(t.workload << " on " << name);
       std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
       REQUIRE(!traces.empty());
@@ -253,6 +267,23 @@ TEST_CASE("softmax takes exponentials and their sum in one pass, a vector of par
       CHECK(shared >= 2);
     }
   }
+}
+
+TEST_CASE("tiles of rows fit a share of the first-level cache, and long rows run without masks") {
+  target::Target target = named_target("x86-64-v4");
+  target.cpu.l1_bytes = 32 << 10;
+  const auto samples = [&](const task::Task& t, const std::string& text) {
+    const std::string trace = schedule::print_trace(space::generate_space(t.kernel, target)[0]);
+    INFO(trace);
+    size_t found = 0;
+    for (size_t at = trace.find(text); at != std::string::npos; at = trace.find(text, at + 1)) ++found;
+    return found;
+  };
+  CHECK(samples(task::make_softmax({64, 64}, 1), "max_innermost=16 ") == 1);
+  CHECK(samples(task::make_softmax({64, 1021}, 1), "max_innermost=1 ") == 1);
+  CHECK(samples(layer_norm(64, 1021), "max_innermost=1 ") == 1);
+  CHECK(samples(task::make_softmax({64, 1021}, 1), "tails=[peel]") == 3);
+  CHECK(samples(task::make_softmax({64, 131}, 1), "tails=[mask, peel]") == 3);
 }
 
 TEST_CASE("lanes run across rows only where rows are neighbors in memory") {

@@ -386,9 +386,11 @@ TEST_CASE("reductions, softmax, LRN") {
       }
     }
   }
-  for (int64_t axis : {0, 1, 2}) {
-    Net n;
-    n.check(n.node(Op::kSoftmax, graph::AxisAttrs{axis}, {n.input({3, 5, 4})}));
+  for (Op op : {Op::kSoftmax, Op::kLogSoftmax}) {
+    for (int64_t axis : {0, 1, 2}) {
+      Net n;
+      n.check(n.node(op, graph::AxisAttrs{axis}, {n.input({3, 5, 4})}));
+    }
   }
   for (int64_t size : {1, 2, 3, 5}) {
     Net n;

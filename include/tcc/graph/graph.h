@@ -65,7 +65,7 @@ struct GemmAttrs {
 struct BatchNormAttrs {
   double epsilon = 1e-5;
 };
-struct AxisAttrs {  // Softmax over one axis, Concat along one axis
+struct AxisAttrs {  // Softmax and LogSoftmax over one axis, Concat along one axis
   int64_t axis = 0;
 };
 // y = x / (bias + alpha / size * sum of squares over channels c - (size-1)/2 .. c + size/2) ^ beta
@@ -210,6 +210,7 @@ enum class OpPrecision : uint8_t {
   X(kReduceMin, "ReduceMin", ReduceAttrs, kReduction, 1, 1, reduce, reduce, kFollow, plan_reduce) \
   X(kReduceProd, "ReduceProd", ReduceAttrs, kReduction, 1, 1, reduce, reduce, kFull, plan_reduce) \
   X(kSoftmax, "Softmax", AxisAttrs, kRowwise, 1, 1, softmax, softmax, kFollow, plan_softmax) \
+  X(kLogSoftmax, "LogSoftmax", AxisAttrs, kRowwise, 1, 1, softmax, softmax, kFollow, plan_softmax) \
   X(kLayerNorm, "LayerNorm", LayerNormAttrs, kRowwise, 2, 3, layer_norm, layer_norm, kFollow, plan_layer_norm) \
   X(kBatchNorm, "BatchNorm", BatchNormAttrs, kElementwise, 5, 5, batch_norm, batch_norm, kFull, plan_elementwise) \
   X(kRelu, "Relu", NoAttrs, kElementwise, 1, 1, number_unary, elementwise, kFollow, plan_elementwise) \

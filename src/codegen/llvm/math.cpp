@@ -1,5 +1,5 @@
 // Every function is argument reduction, a polynomial and a reconstruction by exponent bits, as in Cephes (Moshier) and
-// fdlibm (Sun); erf and tanh in f32 follow N. Juffa's minimax forms. The f64 forms serve references: series long enough
+// fdlibm (Sun); erf in f32 follows N. Juffa's minimax form. The f64 forms serve references: series long enough
 // for the last bits rather than minimax polynomials.
 #include "codegen/llvm/math.h"
 
@@ -237,24 +237,32 @@ class Math {
   }
 
   Value* tanh(Value* x) {
+    if (single_) return tanh_by_half_exp(x);
     Value* a = abs(x);
     Value* big = sub(c(1), b_.CreateFDiv(c(2), add(exp(mul(at_most(a, 20), c(2))), c(1))));
+    // sinh / cosh by their series; |x| < 0.625.
     Value* s = mul(x, x);
-    Value* small = nullptr;
-    if (single_) {
-      Value* p =
-          polynomial(s, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
-      small = mad(mul(p, s), x, x);
-    } else {
-      // sinh / cosh by their series; |x| < 0.625.
-      Value *sinh = c(1), *cosh = c(1);
-      for (int k = 18; k >= 2; k -= 2) {
-        sinh = mad(mul(sinh, c(1.0 / (k * (k + 1)))), s, c(1));
-        cosh = mad(mul(cosh, c(1.0 / (k * (k - 1)))), s, c(1));
-      }
-      small = b_.CreateFDiv(mul(sinh, x), cosh);
+    Value *sinh = c(1), *cosh = c(1);
+    for (int k = 18; k >= 2; k -= 2) {
+      sinh = mad(mul(sinh, c(1.0 / (k * (k + 1)))), s, c(1));
+      cosh = mad(mul(cosh, c(1.0 / (k * (k - 1)))), s, c(1));
     }
+    Value* small = b_.CreateFDiv(mul(sinh, x), cosh);
     return b_.CreateSelect(b_.CreateFCmpOGT(a, c(0.625)), signed_as(big, x), small);
+  }
+  // tanh y = h / (1 + h) with h = (e^2y - 1) / 2, in f32, of y = -|x|: there neither h nor 1 + h loses digits. With
+  // 2y = n ln 2 + 2r, h is the same function of r, times 2^n, and (2^n - 1) / 2. What ln 2 lacks in its last bits
+  // counts less than n grows.
+  Value* tanh_by_half_exp(Value* x) {
+    Value* y = at_least(b_.CreateFNeg(abs(x)), -10);
+    Nearest n = nearest(y, 2 * 1.4426950408889634);
+    Value* r = mad(n.real, c(-0.5 * 0.69314718055994531), y);
+    // Minimax in the relative error with the first coefficient held at one.
+    Value* p = polynomial(r, {0x1.6b9ca2p-5, 0x1.12256p-3, 0x1.5556f2p-2, 0x1.5554b4p-1, 0x1.fffffep-1});
+    Value* h = mad(r, mul(p, r), r);
+    Value* power = power_of_two(n.bits);
+    Value* above = mad(h, power, mad(power, c(0.5), c(-0.5)));
+    return signed_as(b_.CreateFDiv(above, mad(h, power, mad(power, c(0.5), c(0.5)))), x);
   }
 
   Value* erf(Value* x) {

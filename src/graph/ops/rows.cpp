@@ -1,4 +1,4 @@
-// Operators that look at whole rows: reductions, Softmax and LayerNorm.
+// Operators that look at whole rows: reductions, Softmax, LogSoftmax and LayerNorm.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -111,7 +111,10 @@ void Runner::softmax() {
       auto at = static_cast<size_t>(base + i * inner);
       sum += out_.data[at] = std::exp(in(0).data[at] - greatest);
     }
-    for (int64_t i = 0; i < extent; ++i) out_.data[static_cast<size_t>(base + i * inner)] /= sum;
+    for (int64_t i = 0; i < extent; ++i) {
+      auto at = static_cast<size_t>(base + i * inner);
+      out_.data[at] = node_.op == Op::kLogSoftmax ? in(0).data[at] - greatest - std::log(sum) : out_.data[at] / sum;
+    }
   }
 }
 
