@@ -25,6 +25,8 @@ constexpr double kRunsOfNode = 3;  // at most: exact, moved, on magnitudes
 // One run of random errors says little of a tensor of few elements: errors may cancel in all of them. Graphs that cost
 // little run several times, each with errors of its own, and the greatest bound counts.
 constexpr int kManyRuns = 8;
+// The reference rounds to the digits of f64 itself: there only numbers of fewer digits are taken for exact.
+constexpr double kFewDigits = 0x1p-32;
 constexpr double kFewOperations = 5e6;
 
 double finite_magnitude(double v) {
@@ -96,7 +98,7 @@ class ErrorOfNode {
     for (size_t i = 0; i < n; ++i) {
       const double rounding = u * finite_magnitude(out_.data[i]);
       error_.allowed[i] += 2 * rounding + floor_;
-      const bool exact = has_digits(out_.data[i], u);
+      const bool exact = has_digits(out_.data[i], u > 0 ? std::max(u, kFewDigits) : 0);
       if (!exact) error_.typical[i] += rounding;
       if (exact && basic) error_.typical[i] = 0;  // sums and products of numbers such as 1 and 0 are rounded nowhere
     }

@@ -79,6 +79,26 @@ TEST_CASE("the bound of f64 holds for kernels that round less often than the ref
   }
 }
 
+TEST_CASE("the bound of f64 counts the rounding of a product whose sum cancels") {
+  Graph g;
+  const ValueId x = g.add_input("x", DType::kF64, {4}), y = g.add_input("y", DType::kF64, {4});
+  const ValueId product = *g.add_node(Op::kMul, NoAttrs{}, {x, y}, "product");
+  g.add_output(*g.add_node(Op::kAdd, NoAttrs{}, {x, product}, "sum"), "y");
+  Rng rng(11);
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
+    HostTensor a{{4}, {}}, b{{4}, {}};
+    for (int i = 0; i < 4; ++i) a.data.push_back(1000 * rng.uniform()), b.data.push_back(-1 + 0.01 * rng.uniform());
+    auto bounded = run_bounded_reference(g, {a, b}, {.seed = seed}, 1);
+    REQUIRE(bounded);
+    for (size_t i = 0; i < 4; ++i) {
+      const double fused = std::fma(a.data[i], b.data[i], a.data[i]), allowed = (*bounded)[0].allowed[i];
+      INFO("seed " << seed << ": " << a.data[i] << ", " << b.data[i]);
+      CHECK(std::fabs(fused - (*bounded)[0].value.data[i]) <= allowed);
+      CHECK(allowed <= 1000 * 64 * unit_roundoff(DType::kF64));
+    }
+  }
+}
+
 TEST_CASE("the bound of a sum of equal numbers holds for the sum in order, and that of different ones is as before") {
   constexpr int64_t kTerms = 1296, kOthers = 96;
   Rng rng(5);
