@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "graph/integer_reach.h"
 #include "graph/passes_internal.h"
 #include "graph/rounded_number.h"
 #include "tcc/support/check.h"
@@ -25,9 +26,8 @@ constexpr double kRunsOfNode = 3;  // at most: exact, moved, on magnitudes
 // One run of random errors says little of a tensor of few elements: errors may cancel in all of them. Graphs that cost
 // little run several times, each with errors of its own, and the greatest bound counts.
 constexpr int kManyRuns = 8;
-// The reference rounds to the digits of f64 itself: there only numbers of fewer digits are taken for exact.
-constexpr double kFewDigits = 0x1p-32;
 constexpr double kFewOperations = 5e6;
+constexpr double kFewDigits = 0x1p-32;  // an f64 with more may be rounded, for the reference has no others
 
 double finite_magnitude(double v) {
   return std::isfinite(v) ? std::fabs(v) : 0;
@@ -391,6 +391,7 @@ struct Tracked {
   Doubles allowed;  // of the operator that made it
   Doubles carried;  // deviation of the second run before that operator's own error; empty: none
   int64_t terms = 1;
+  bool unsure = false;  // as in BoundedTensor
 };
 
 Operands exact_of(const std::vector<const Tracked*>& inputs) {
@@ -413,6 +414,8 @@ class BoundedRun {
     out.exact = run_node(graph_, node, exact_of(inputs), pool_, &meter_);
     const bool is_moved = std::any_of(inputs.begin(), inputs.end(), [](const Tracked* t) { return !t->moved.empty(); });
     if (is_moved) carry(node, inputs, out);
+    out.unsure = rounds_integers(graph_, node, exact_of(inputs), out.exact) ||
+                 std::any_of(inputs.begin(), inputs.end(), [](const Tracked* t) { return t->unsure; });
     LocalError local =
         ErrorOfNode(graph_, node, exact_of(inputs), out.exact, model_, pool_, meter_, is_scaled_later(node)).find();
     done_ += kRunsOfNode * node_flops(graph_, node);
@@ -472,7 +475,7 @@ class BoundedRun {
 };
 
 BoundedTensor bounded(Tracked value, bool is_float) {
-  BoundedTensor out{std::move(value.exact), std::move(value.allowed), value.terms};
+  BoundedTensor out{std::move(value.exact), std::move(value.allowed), value.terms, 0, value.unsure};
   out.allowed.resize(out.value.data.size(), 0);
   double squares = 0, count = 0, moved = 0;
   for (double d : value.carried) {

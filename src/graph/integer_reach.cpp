@@ -84,4 +84,12 @@ bool holds_wrapped(const std::vector<double>& out, DType dtype) {
   return dtype == DType::kU64 && std::any_of(out.begin(), out.end(), [](double v) { return v >= kExactIntegers; });
 }
 
+bool rounds_integers(const Graph& graph, const Node& node, const std::vector<const HostTensor*>& inputs,
+                     const HostTensor& out) {
+  const OpClass kind = op_class(node.op);
+  if (kind == OpClass::kView || kind == OpClass::kMove || node.op == Op::kWhere) return false;
+  return integer_reach(graph, node, inputs) >= kExactIntegers ||
+         holds_wrapped(out.data, graph.value(node.output).dtype);
+}
+
 }  // namespace tcc::graph

@@ -16,4 +16,8 @@ double integer_reach(const Graph& graph, const Node& node, const std::vector<con
 // Numbers of u64 that negative ones wrap to, which have no exact double?
 bool holds_wrapped(const std::vector<double>& out, DType dtype);
 
+// Whether `out`, which run_node computed, may be rounded where the inputs are not.
+bool rounds_integers(const Graph& graph, const Node& node, const std::vector<const HostTensor*>& inputs,
+                     const HostTensor& out);
+
 }  // namespace tcc::graph

@@ -139,3 +139,29 @@ TEST_CASE("the bound of a sum of equal numbers holds for the sum in order, and t
     }
   }
 }
+
+TEST_CASE("results of arithmetic on integers beyond 2^53 are unsure, copies are not") {
+  const auto unsure = [](DType dtype, std::vector<double> values) {
+    Graph g;
+    const Shape shape{std::ssize(values)};
+    const ValueId x = g.add_input("x", dtype, shape);
+    const ValueId sum = *g.add_node(Op::kAdd, NoAttrs{}, {x, x}, "sum");
+    const ValueId one = g.add_constant("one", dtype, {}, make_splat(dtype, 1));
+    g.add_output(*g.add_node(Op::kIdentity, NoAttrs{}, {x}, "same"), "same");
+    g.add_output(*g.add_node(Op::kReduceProd, ReduceAttrs{{0}, false}, {x}, "product"), "product");
+    g.add_output(*g.add_node(Op::kSub, NoAttrs{}, {x, one}, "less"), "less");
+    // Floats behind integers, too.
+    const ValueId cast = *g.add_node(Op::kCast, CastAttrs{DType::kF32}, {sum}, "cast");
+    g.add_output(*g.add_node(Op::kUnary, UnaryAttrs{UnaryFn::kSin}, {cast}, "sin"), "sin");
+    auto bounded = run_bounded_reference(g, {{shape, std::move(values)}}, {}, 1);
+    REQUIRE(bounded);
+    std::string text;
+    for (const BoundedTensor& output : *bounded) text += output.unsure ? "unsure " : "sure ";
+    return text;
+  };
+  CHECK(unsure(DType::kI64, {1, 5, -7}) == "sure sure sure sure ");
+  CHECK(unsure(DType::kI64, {0x1p62, 1}) == "sure unsure unsure unsure ");
+  CHECK(unsure(DType::kI64, {0x1p52, 3}) == "sure unsure sure unsure ");
+  CHECK(unsure(DType::kU64, {0, 1}) == "sure sure unsure sure ");
+  CHECK(unsure(DType::kI32, {0x1p31 - 1, 0x1p31 - 1}) == "sure unsure sure sure ");
+}
