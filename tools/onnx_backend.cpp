@@ -188,9 +188,9 @@ std::string compare_bounded(const package::TensorSpec& spec, const graph::Consta
     const auto near = [&](double a, double b, double most) {
       return (std::isnan(a) && std::isnan(b)) || a == b || std::fabs(a - b) <= most;
     };
-    // The same as stored: the reference has no integers beyond 2^53, and no rounding to f16 between operators.
+    // The same as stored: the reference has no rounding to f16 between operators.
     if (std::isinf(allowed) || own == stored || (std::isnan(own) && std::isnan(stored))) continue;
-    if (near(own, exact, allowed) && near(own, stored, 4 * allowed + folded + 1e-6)) continue;
+    if ((bounded.unsure || near(own, exact, allowed)) && near(own, stored, 4 * allowed + folded + 1e-6)) continue;
     if (++flips <= bounded.may_flip) continue;
     return fmt::format("output '{}' at {}: {}, stored is {}, the reference says {}, {} is allowed", sanitize(spec.name),
                        i, own, stored, exact, allowed);

@@ -128,6 +128,11 @@ OutputCheck check_output(const TensorSpec& spec, const std::vector<double>& actu
           std::max(check.max_error, difference / std::max(check.scale, std::numeric_limits<double>::min()));
   }
   if (!actual.empty()) describe_worst(check, spec, actual, reference, worst.at);
+  if (check.wrong > reference.may_flip && reference.unsure) {
+    check.verdict = Verdict::kInconclusive;
+    check.failure = "depends on integers beyond 2^53, which the reference rounds";
+    return check;
+  }
   if (check.wrong > reference.may_flip) {
     check.verdict = Verdict::kWrong;
     const std::string others = check.wrong > 1 ? fmt::format(" ({} of {} are wrong)", check.wrong, actual.size()) : "";
@@ -263,6 +268,7 @@ Result<void> take_expected(const std::string& path, const graph::Graph& graph, s
     reference[i].value.data = graph::constant_doubles(graph::make_constant(std::move(bytes)), specs[i].dtype,
                                                       graph::element_count(specs[i].shape));
     for (double& allowed : reference[i].allowed) allowed *= 2;
+    reference[i].unsure = false;
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "graph/integer_reach.h"
 #include "graph/passes_internal.h"
 #include "graph/rounded_number.h"
 #include "tcc/support/check.h"
@@ -26,6 +27,7 @@ constexpr double kRunsOfNode = 3;  // at most: exact, moved, on magnitudes
 // little run several times, each with errors of its own, and the greatest bound counts.
 constexpr int kManyRuns = 8;
 constexpr double kFewOperations = 5e6;
+constexpr double kFewDigits = 0x1p-32;  // an f64 with more may be rounded, for the reference has no others
 
 double finite_magnitude(double v) {
   return std::isfinite(v) ? std::fabs(v) : 0;
@@ -97,7 +99,7 @@ class ErrorOfNode {
     for (size_t i = 0; i < n; ++i) {
       const double rounding = u * finite_magnitude(out_.data[i]);
       error_.allowed[i] += 2 * rounding + floor_;
-      const bool exact = has_digits(out_.data[i], u);
+      const bool exact = has_digits(out_.data[i], u > 0 ? std::max(u, kFewDigits) : 0);
       if (!exact) error_.typical[i] += rounding;
       if (exact && basic) error_.typical[i] = 0;  // sums and products of numbers such as 1 and 0 are rounded nowhere
     }
@@ -394,6 +396,7 @@ struct Tracked {
   Doubles allowed;  // of the operator that made it
   Doubles carried;  // deviation of the second run before that operator's own error; empty: none
   int64_t terms = 1;
+  bool unsure = false;  // as in BoundedTensor
 };
 
 Operands exact_of(const std::vector<const Tracked*>& inputs) {
@@ -416,6 +419,8 @@ class BoundedRun {
     out.exact = run_node(graph_, node, exact_of(inputs), pool_, &meter_);
     const bool is_moved = std::any_of(inputs.begin(), inputs.end(), [](const Tracked* t) { return !t->moved.empty(); });
     if (is_moved) carry(node, inputs, out);
+    out.unsure = rounds_integers(graph_, node, exact_of(inputs), out.exact) ||
+                 std::any_of(inputs.begin(), inputs.end(), [](const Tracked* t) { return t->unsure; });
     LocalError local =
         ErrorOfNode(graph_, node, exact_of(inputs), out.exact, model_, pool_, meter_, is_scaled_later(node)).find();
     done_ += kRunsOfNode * node_flops(graph_, node);
@@ -475,7 +480,7 @@ class BoundedRun {
 };
 
 BoundedTensor bounded(Tracked value, bool is_float) {
-  BoundedTensor out{std::move(value.exact), std::move(value.allowed), value.terms};
+  BoundedTensor out{std::move(value.exact), std::move(value.allowed), value.terms, 0, value.unsure};
   out.allowed.resize(out.value.data.size(), 0);
   double squares = 0, count = 0, moved = 0;
   for (double d : value.carried) {

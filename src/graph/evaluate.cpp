@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "integer_reach.h"
 #include "passes_internal.h"
 #include "tcc/support/check.h"
 
@@ -181,16 +182,15 @@ Result<std::optional<Constant>> evaluate_exactly(const Graph& graph, const Node&
 
 namespace {
 
-// Integers beyond 2^53 would be rounded on the way through double.
-bool fits_double(const Graph& graph, const Node& node) {
-  for (ValueId id : node.inputs) {
-    const Value& v = graph.value(id);
-    if (v.elements() == 0 || (v.dtype != DType::kI64 && v.dtype != DType::kU64)) continue;
-    for (int64_t x : constant_integers(*v.constant, v.dtype, v.constant->splat ? 1 : v.elements())) {
-      if (x > (int64_t{1} << 53) || x < -(int64_t{1} << 53)) return false;
-    }
-  }
-  return true;
+// Integers that double would round are left to run time.
+bool stays_exact(const Graph& graph, const Node& node) {
+  const auto is_integer = [&](ValueId id) { return !is_float(graph.value(id).dtype); };
+  if (std::none_of(node.inputs.begin(), node.inputs.end(), is_integer)) return true;
+  std::vector<HostTensor> inputs;
+  std::vector<const HostTensor*> pointers;
+  for (ValueId id : node.inputs) inputs.push_back(is_integer(id) ? host_constant(graph.value(id)) : HostTensor{});
+  for (const HostTensor& input : inputs) pointers.push_back(&input);
+  return integer_reach(graph, node, pointers) < kExactIntegers;
 }
 
 }  // namespace
@@ -201,8 +201,10 @@ Result<std::optional<Constant>> evaluate_constant(const Graph& graph, const Node
   for (ValueId id : node.inputs) {
     if (!is_known(graph.value(id))) return result;
   }
-  if (!worth_folding(graph, node) || !fits_double(graph, node)) return result;
+  if (!worth_folding(graph, node) || !stays_exact(graph, node)) return result;
   TCC_TRY(result, evaluator->evaluate(graph, node));
+  const Value& out = graph.value(node.output);
+  if (holds_wrapped(constant_doubles(*result, out.dtype, out.elements()), out.dtype)) result.reset();
   return result;
 }
 

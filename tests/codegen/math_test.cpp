@@ -94,6 +94,8 @@ TEST_CASE("math functions over all floats, in the mode of kernels", "[codegen]")
       {Intrinsic::kErf, [](long double x) { return std::erf(x); }},
       {Intrinsic::kRsqrt, [](long double x) { return 1 / std::sqrt(x); }},
       {Intrinsic::kSqrt, [](long double x) { return std::sqrt(x); }},
+      {Intrinsic::kSin, [](long double x) { return std::sin(x); }},
+      {Intrinsic::kCos, [](long double x) { return std::cos(x); }},
       {Intrinsic::kSigmoid, [](long double x) { return 1 / (1 + std::exp(-x)); }}};
   // Every 4999th pattern of 32 bits, so all exponents, signs, infinities, NaNs and subnormals, and the edges exactly.
   Aligned<float> x;
@@ -123,6 +125,27 @@ TEST_CASE("math functions over all floats, in the mode of kernels", "[codegen]")
       }
       INFO(target.name << " " << ir::intrinsic_name(fn) << "(" << at << ") is off by " << worst << " ulp");
       CHECK(worst <= 2);
+    }
+}
+
+TEST_CASE("sin and cos of large doubles", "[codegen]") {
+  Aligned<double> x;
+  for (int exponent = -30; exponent < 1024; ++exponent)
+    for (double part : {1.0, 1.2345678912345678, 1.5, 1.9999999999999998})
+      for (double sign : {1, -1}) x.push_back(sign * std::ldexp(part, exponent));
+  // Near multiples of pi / 2: the closest of all doubles, and one on each side of where more digits are taken.
+  for (double near : {0x1.6ac5b262ca1ffp+849, 0x1.921fb54442d18p+21, 0x1.921fb54442d18p+22}) x.push_back(near);
+  Aligned<double> y(x.size());
+  for (const target::Target& target : runnable_targets())
+    for (const bool cosine : {false, true}) {
+      elementwise(std::ssize(x), Type::kF64, target, [&](Nest& t, ir::Expr a, ir::Expr) {
+        return t.call(cosine ? Intrinsic::kCos : Intrinsic::kSin, {a});
+      }).run({x.data(), x.data(), y.data()});
+      for (size_t i = 0; i < x.size(); ++i) {
+        INFO(target.name << (cosine ? " cos(" : " sin(") << x[i] << ") = " << y[i]);
+        const auto angle = static_cast<long double>(x[i]);
+        CHECK(ulps(y[i], cosine ? std::cos(angle) : std::sin(angle)) <= 4);
+      }
     }
 }
 

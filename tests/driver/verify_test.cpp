@@ -187,6 +187,14 @@ TEST_CASE("U4: NaN is right where the reference is NaN, and inputs are drawn whe
   CHECK(gathered.report->verdict == Verdict::kRight);
 }
 
+TEST_CASE("integers that the reference cannot hold are inconclusive, not wrong") {
+  VerifyOptions how;
+  for (const char* name : {"x0", "x1"}) how.ranges[name] = {-4e9, 4e9};
+  const Case c = verify_operator("Mul", DType::kI64, {{64}, {64}}, {}, DType::kI64, how);
+  CHECK(c.report->verdict == Verdict::kInconclusive);
+  CHECK(c.output().failure.find("beyond 2^53") != std::string::npos);
+}
+
 TEST_CASE("kernels convert to element types of few bits as the reference does") {
   for (int64_t to = 17; to <= 26; ++to) {  // from FLOAT8E4M3FN to INT2
     const bool is_signed = to == 22 || to == 26;

@@ -79,6 +79,26 @@ TEST_CASE("the bound of f64 holds for kernels that round less often than the ref
   }
 }
 
+TEST_CASE("the bound of f64 counts the rounding of a product whose sum cancels") {
+  Graph g;
+  const ValueId x = g.add_input("x", DType::kF64, {4}), y = g.add_input("y", DType::kF64, {4});
+  const ValueId product = *g.add_node(Op::kMul, NoAttrs{}, {x, y}, "product");
+  g.add_output(*g.add_node(Op::kAdd, NoAttrs{}, {x, product}, "sum"), "y");
+  Rng rng(11);
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
+    HostTensor a{{4}, {}}, b{{4}, {}};
+    for (int i = 0; i < 4; ++i) a.data.push_back(1000 * rng.uniform()), b.data.push_back(-1 + 0.01 * rng.uniform());
+    auto bounded = run_bounded_reference(g, {a, b}, {.seed = seed}, 1);
+    REQUIRE(bounded);
+    for (size_t i = 0; i < 4; ++i) {
+      const double fused = std::fma(a.data[i], b.data[i], a.data[i]), allowed = (*bounded)[0].allowed[i];
+      INFO("seed " << seed << ": " << a.data[i] << ", " << b.data[i]);
+      CHECK(std::fabs(fused - (*bounded)[0].value.data[i]) <= allowed);
+      CHECK(allowed <= 1000 * 64 * unit_roundoff(DType::kF64));
+    }
+  }
+}
+
 TEST_CASE("the bound of a sum of equal numbers holds for the sum in order, and that of different ones is as before") {
   constexpr int64_t kTerms = 1296, kOthers = 96;
   Rng rng(5);
@@ -118,4 +138,30 @@ TEST_CASE("the bound of a sum of equal numbers holds for the sum in order, and t
       CHECK((worse > 0) == equal);
     }
   }
+}
+
+TEST_CASE("results of arithmetic on integers beyond 2^53 are unsure, copies are not") {
+  const auto unsure = [](DType dtype, std::vector<double> values) {
+    Graph g;
+    const Shape shape{std::ssize(values)};
+    const ValueId x = g.add_input("x", dtype, shape);
+    const ValueId sum = *g.add_node(Op::kAdd, NoAttrs{}, {x, x}, "sum");
+    const ValueId one = g.add_constant("one", dtype, {}, make_splat(dtype, 1));
+    g.add_output(*g.add_node(Op::kIdentity, NoAttrs{}, {x}, "same"), "same");
+    g.add_output(*g.add_node(Op::kReduceProd, ReduceAttrs{{0}, false}, {x}, "product"), "product");
+    g.add_output(*g.add_node(Op::kSub, NoAttrs{}, {x, one}, "less"), "less");
+    // Floats behind integers, too.
+    const ValueId cast = *g.add_node(Op::kCast, CastAttrs{DType::kF32}, {sum}, "cast");
+    g.add_output(*g.add_node(Op::kUnary, UnaryAttrs{UnaryFn::kSin}, {cast}, "sin"), "sin");
+    auto bounded = run_bounded_reference(g, {{shape, std::move(values)}}, {}, 1);
+    REQUIRE(bounded);
+    std::string text;
+    for (const BoundedTensor& output : *bounded) text += output.unsure ? "unsure " : "sure ";
+    return text;
+  };
+  CHECK(unsure(DType::kI64, {1, 5, -7}) == "sure sure sure sure ");
+  CHECK(unsure(DType::kI64, {0x1p62, 1}) == "sure unsure unsure unsure ");
+  CHECK(unsure(DType::kI64, {0x1p52, 3}) == "sure unsure sure unsure ");
+  CHECK(unsure(DType::kU64, {0, 1}) == "sure sure unsure sure ");
+  CHECK(unsure(DType::kI32, {0x1p31 - 1, 0x1p31 - 1}) == "sure unsure sure sure ");
 }

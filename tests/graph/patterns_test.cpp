@@ -1,6 +1,7 @@
 // Checks, folding and patterns of the operators of one element, the gathers and the cutting operators.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
@@ -204,6 +205,32 @@ TEST_CASE("moves of constants are exact beyond what double holds") {
   REQUIRE(g.value(z).is_constant());
   CHECK(constant_integers(*g.value(z).constant, DType::kI64, 2) == std::vector<int64_t>{1, INT64_MAX});
   CHECK(!g.value(a).is_constant());
+}
+
+TEST_CASE("products and sums of integers beyond what double holds are left to run time") {
+  const auto wide = [](DType dtype, std::vector<int64_t> values) {
+    Graph g;
+    const auto count = std::ssize(values);
+    std::vector<std::byte> bytes(static_cast<size_t>(count * dtype_size(dtype)));
+    for (size_t i = 0; i < values.size(); ++i)
+      std::memcpy(bytes.data() + i * static_cast<size_t>(dtype_size(dtype)), &values[i],
+                  static_cast<size_t>(dtype_size(dtype)));
+    const ValueId x = g.add_constant("x", dtype, {count}, make_constant(bytes));
+    for (ValueId id :
+         {add(g, Op::kMatMul, MatMulAttrs{}, {x, x}), add(g, Op::kReduceProd, ReduceAttrs{{0}, false}, {x}),
+          add(g, Op::kCast, CastAttrs{DType::kU64}, {x})})
+      g.add_output(id, "y");
+    auto evaluator = reference_evaluator();
+    REQUIRE(fold_constants(g, evaluator.get()).has_value());
+    std::string text;
+    for (ValueId id : g.outputs) text += g.value(id).is_constant() ? "folded " : "left ";
+    return text;
+  };
+  CHECK(wide(DType::kI64, {3, 5, 7}) == "folded folded folded ");
+  CHECK(wide(DType::kU64, {1, -2}) == "left left left ");  // the second is 2^64 - 2
+  CHECK(wide(DType::kI64, {3, -2}) == "folded folded left ");
+  CHECK(wide(DType::kI64, {int64_t{1} << 30, 3}) == "left folded folded ");
+  CHECK(wide(DType::kI32, {INT32_MAX, INT32_MAX}) == "left left folded ");
 }
 
 TEST_CASE("nodes without elements make no group where nothing reads them") {

@@ -38,6 +38,8 @@ struct BoundedTensor {
   int64_t terms = 1;            // K of the operator that gives the output
   // Of integers and booleans that depend on rounded floats: as many elements may differ, whatever `allowed` says.
   int64_t may_flip = 0;
+  // Integers beyond 2^53 led to it, which the reference rounds: its value may be far from the right one.
+  bool unsure = false;
 };
 
 // Unit roundoff of a float type, and its smallest normal number: below it kernels flush.

@@ -4,6 +4,7 @@
 #include "codegen/llvm/math.h"
 
 #include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/MDBuilder.h>
 
 #include <cmath>
 #include <limits>
@@ -14,6 +15,28 @@ namespace tcc::codegen {
 namespace {
 
 using llvm::Value;
+
+constexpr double kManyTurns = 0x1p22;  // |x| of sin and cos from which on pi / 2 needs more digits
+constexpr int kPartBits = 26;
+
+// The bits of 2 / pi behind the point.
+constexpr uint32_t kTwoOverPi[] = {
+    0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561, 0xb7246e3a,
+    0x424dd2e0, 0x06492eea, 0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484, 0xe99c7026, 0xb45f7e41,
+    0x3991d639, 0x835339f4, 0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f, 0xef2f118b, 0x5a0a6d1f, 0x6d367ecf,
+    0x27cb09b7, 0x4f463f66, 0x9e5fea2d, 0x7527bac7, 0xebe5f17b, 0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08};
+
+// Numbers of kPartBits whose sum is 2^200 2 / pi.
+llvm::SmallVector<double, 64> parts_of_two_over_pi(int count) {
+  llvm::SmallVector<double, 64> parts;
+  for (int first = 0; first < count * kPartBits; first += kPartBits) {
+    const auto word = static_cast<size_t>(first / 32);
+    const uint64_t pair = uint64_t{kTwoOverPi[word]} << 32 | kTwoOverPi[word + 1];
+    const uint64_t bits = pair << (first % 32) >> (64 - kPartBits);
+    parts.push_back(std::ldexp(static_cast<double>(bits), 200 - first - kPartBits));
+  }
+  return parts;
+}
 
 class Math {
  public:
@@ -50,9 +73,9 @@ class Math {
       case ir::Intrinsic::kRound:
         return rounded(a[0], llvm::Intrinsic::roundeven);
       case ir::Intrinsic::kSin:
-        return through_double([&](Math& m, Value* x) { return m.sincos(x, false); }, a[0]);
+        return through_double([&](Math& m, Value* x) { return m.sincos(x, false, exponents()); }, a[0]);
       case ir::Intrinsic::kCos:
-        return through_double([&](Math& m, Value* x) { return m.sincos(x, true); }, a[0]);
+        return through_double([&](Math& m, Value* x) { return m.sincos(x, true, exponents()); }, a[0]);
       case ir::Intrinsic::kPow:
         return pow(a[0], a[1]);
       case ir::Intrinsic::kFma:
@@ -81,6 +104,7 @@ class Math {
   Value* nan() { return c(std::numeric_limits<double>::quiet_NaN()); }
   Value* infinity() { return c(std::numeric_limits<double>::infinity()); }
   uint64_t mantissa_bits() const { return single_ ? 23 : 52; }
+  int exponents() const { return single_ ? 128 : 1024; }
   uint64_t bias() const { return single_ ? 127 : 1023; }
 
   // Coefficients from the highest power down.
@@ -304,11 +328,80 @@ class Math {
     return b_.getDoubleTy();
   }
 
-  Value* sincos(Value* x, bool cosine) {
+  // x = (n + rest) pi / 2 for a whole n, of whose bits the lowest two count.
+  struct Turns {
+    Value *rest, *bits;  // the rest in radians
+  };
+  // pi / 2 in three parts: the product of the first with n is exact below kManyTurns.
+  Turns few_turns(Value* x) {
     Nearest n = nearest(x, 0.63661977236758134);
     Value* r = mad(n.real, c(-0x1.921fb544p+0), x);
     r = mad(n.real, c(-0x1.0b4611a6p-34), r);
-    r = mad(n.real, c(-0x1.3198a2e037073p-69), r);
+    return {mad(n.real, c(-0x1.3198a2e037073p-69), r), n.bits};
+  }
+  Value* mod_four(Value* x) { return sub(x, mul(c(4), rounded(mul(x, c(0.25)), llvm::Intrinsic::roundeven))); }
+  // As by Payne and Hanek, for |x| < 2^exponents: the products of x's halves with parts of 2 / pi are exact, and so is
+  // what each leaves modulo 4. Both are scaled, so that the last parts are normal.
+  Turns many_turns(Value* x, int exponents) {
+    llvm::IRBuilder<>::FastMathFlagGuard exact(b_);
+    b_.clearFastMathFlags();
+    Value* high = from_bits(b_.CreateAnd(to_bits(x), i(~uint64_t{0} << 27)));
+    Value* halves[] = {mul(high, c(0x1p-200)), mul(sub(x, high), c(0x1p-200))};
+    llvm::SmallVector<double, 64> parts = parts_of_two_over_pi((exponents + 80) / kPartBits + 1);
+    llvm::Constant* data = llvm::ConstantDataArray::get(b_.getContext(), llvm::ArrayRef<double>(parts));
+    llvm::BasicBlock* before = b_.GetInsertBlock();
+    auto* table = new llvm::GlobalVariable(*before->getModule(), data->getType(), true,
+                                           llvm::GlobalValue::PrivateLinkage, data, "two_over_pi");
+    auto* body = llvm::BasicBlock::Create(b_.getContext(), "turns", before->getParent());
+    auto* done = llvm::BasicBlock::Create(b_.getContext(), "turned", before->getParent());
+    b_.CreateBr(body);
+    b_.SetInsertPoint(body);
+    llvm::PHINode *at = b_.CreatePHI(b_.getInt64Ty(), 2), *turns = b_.CreatePHI(type_, 2),
+                  *low = b_.CreatePHI(type_, 2);
+    Value* part = b_.CreateLoad(b_.getDoubleTy(), b_.CreateGEP(b_.getDoubleTy(), table, at));
+    if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type_))
+      part = b_.CreateVectorSplat(vector->getNumElements(), part);
+    Value *sum = turns, *rest = low;
+    for (Value* half : halves) {
+      auto [with, error] = two_sum(sum, mod_four(mul(half, part)));
+      sum = mod_four(with), rest = add(rest, error);
+    }
+    Value* next = b_.CreateAdd(at, b_.getInt64(1));
+    at->addIncoming(b_.getInt64(0), before), at->addIncoming(next, body);
+    turns->addIncoming(c(0), before), turns->addIncoming(sum, body);
+    low->addIncoming(c(0), before), low->addIncoming(rest, body);
+    b_.CreateCondBr(b_.CreateICmpULT(next, b_.getInt64(parts.size())), body, done);
+    b_.SetInsertPoint(done);
+    Nearest n = nearest(sum, 1);
+    return {mul(add(sub(sum, n.real), rest), c(1.5707963267948966)), n.bits};
+  }
+  // Most kernels never meet a large angle.
+  Turns turns_of(Value* x, int exponents) {
+    const Turns few = few_turns(x);
+    Value* large = b_.CreateFCmpOGE(abs(x), c(kManyTurns));
+    llvm::BasicBlock* before = b_.GetInsertBlock();
+    auto* many = llvm::BasicBlock::Create(b_.getContext(), "many", before->getParent());
+    auto* after = llvm::BasicBlock::Create(b_.getContext(), "angle", before->getParent());
+    b_.CreateCondBr(type_->isVectorTy() ? b_.CreateOrReduce(large) : large, many, after,
+                    llvm::MDBuilder(b_.getContext()).createUnlikelyBranchWeights());
+    b_.SetInsertPoint(many);
+    Turns all = many_turns(x, exponents);
+    all = {b_.CreateSelect(large, all.rest, few.rest), b_.CreateSelect(large, all.bits, few.bits)};
+    llvm::BasicBlock* end = b_.GetInsertBlock();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+    const auto either = [&](Value* seldom, Value* mostly) {
+      llvm::PHINode* phi = b_.CreatePHI(mostly->getType(), 2);
+      phi->addIncoming(seldom, end), phi->addIncoming(mostly, before);
+      return phi;
+    };
+    Value* rest = either(all.rest, few.rest);
+    return {rest, either(all.bits, few.bits)};
+  }
+
+  // In f64; |x| < 2^exponents.
+  Value* sincos(Value* x, bool cosine, int exponents) {
+    const auto [r, turns] = turns_of(x, exponents);
     Value* z = mul(r, r);
     Value *s = c(1), *k = c(1);
     for (int j = 18; j >= 2; j -= 2) {
@@ -316,7 +409,7 @@ class Math {
       k = mad(mul(k, c(-1.0 / (j * (j - 1)))), z, c(1));
     }
     s = mul(s, r);
-    Value* quadrant = cosine ? b_.CreateAdd(n.bits, i(1)) : n.bits;
+    Value* quadrant = cosine ? b_.CreateAdd(turns, i(1)) : turns;
     Value* odd = b_.CreateICmpNE(b_.CreateAnd(quadrant, i(1)), i(0));
     Value* flip = b_.CreateShl(b_.CreateAnd(b_.CreateLShr(quadrant, 1), i(1)), 63);
     Value* value = from_bits(b_.CreateXor(to_bits(b_.CreateSelect(odd, k, s)), flip));

@@ -1,5 +1,5 @@
-// Polynomial math on LLVM values, scalar or vector alike; no library calls. f32 within 2 ulp (sin, cos for |x| < 1e9;
-// pow by way of f64), f64 within a few ulp; results below the normal range may be flushed.
+// Polynomial math on LLVM values, scalar or vector alike; no library calls. f32 within 2 ulp (sin, cos
+// and pow by way of f64), f64 within a few ulp; results below the normal range may be flushed.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
