@@ -162,20 +162,21 @@ std::vector<std::string> unmet_conditions_of_amx(const Kernel& kernel, const tar
     unmet.push_back("the task holds no sum of products of two tensors");
     return unmet;
   }
-  const std::optional<CpuProductNest> product = as_product(kernel, *nest);
-  const auto sums = std::count(nest->reduce.begin(), nest->reduce.end(), true);
-  if (sums != 1) {
-    unmet.push_back(fmt::format("the sum runs over {} loops (a convolution's window), the unit's over one", sums));
-  } else if (!product) {
-    unmet.push_back("the operands are not stored as rows of A (.., m, k) and of B (.., k, n)");
-  } else if (const std::optional<AmxDot> dot = dot_of(kernel, *product); !dot) {
-    const auto type = [&](Id buffer) { return type_name(kernel.buffer(buffer)->type); };
+  const auto type = [&](Id buffer) { return kernel.buffer(buffer)->type; };
+  const Type left = type(nest->loads[0]->buffer), right = type(nest->loads[1]->buffer),
+             result = type(nest->store->buffer);
+  std::optional<AmxDot> dot = amx_dot(left, right);
+  if (!dot) dot = amx_dot(right, left);
+  if (!dot || dot->result != result)
     unmet.push_back(fmt::format("it multiplies {} by {} into {}; AMX multiplies bf16 into f32 and bytes into i32",
-                                type(nest->loads[0]->buffer), type(nest->loads[1]->buffer), type(nest->store->buffer)));
-  } else if (!has_unit(target, dot->feature) && target.cpu.features.amx_tile) {
-    unmet.push_back(fmt::format("the matrix unit of {} does not multiply {}", target.name,
-                                type_name(operand_type(kernel, *product, product->a))));
-  }
+                                type_name(left), type_name(right), type_name(result)));
+  else if (!has_unit(target, dot->feature) && target.cpu.features.amx_tile)
+    unmet.push_back(fmt::format("the matrix unit of {} does not multiply {}", target.name, type_name(left)));
+  const auto sums = std::count(nest->reduce.begin(), nest->reduce.end(), true);
+  if (sums != 1)
+    unmet.push_back(fmt::format("the sum runs over {} loops (a convolution's window), the unit's over one", sums));
+  else if (!as_product(kernel, *nest))
+    unmet.push_back("the operands are not stored as rows of A (.., m, k) and of B (.., k, n)");
   return unmet;
 }
 
