@@ -182,7 +182,7 @@ bool phases_apart(const std::vector<TransposedAxis>& axes) {
   for (const TransposedAxis& a : axes) {
     if (a.extent() % a.stride != 0 || a.phases != a.stride || a.stride > kMaxPhases) return false;
     count *= a.stride;
-    waste *= static_cast<double>(a.in + a.taps() - 1) / static_cast<double>(a.extent() / a.stride);
+    waste *= static_cast<double>(a.positions()) / static_cast<double>(a.extent() / a.stride);
   }
   return waste > kWorthSplitting && count <= kMaxPhases;
 }
@@ -197,7 +197,6 @@ Result<void> import_phases_apart(NodeContext& c, const std::vector<TransposedAxi
   graph::ConvAttrs conv;
   conv.group = group;
   conv.strides.assign(spatial, 1);
-  conv.dilations.assign(spatial, 1);
   conv.pads_begin.assign(spatial, 0);
   conv.pads_end.assign(spatial, 0);
   graph::PadAttrs pad{{0, 0}, {0, 0}, 0};
@@ -205,13 +204,14 @@ Result<void> import_phases_apart(NodeContext& c, const std::vector<TransposedAxi
   std::vector<int64_t> first, made;
   for (size_t i = 0; i < spatial; ++i) {
     const TransposedAxis& a = axes[i];
-    const int64_t taps = kernel[i + 2];
+    const int64_t reach = a.positions() - a.in;
     first.push_back(a.first());
     made.push_back(a.extent() / a.stride);
-    const int64_t last = (first[i] + a.stride - 1) / a.stride + made[i] + taps - 1;
-    pad.begin.push_back(taps - 1);
-    pad.end.push_back(std::max<int64_t>(0, last - a.in - (taps - 1)));
-    conv.kernel.push_back(taps);
+    const int64_t last = (first[i] + a.stride - 1) / a.stride + made[i] + reach;
+    pad.begin.push_back(reach);
+    pad.end.push_back(std::max<int64_t>(0, last - a.in - reach));
+    conv.kernel.push_back(a.taps());
+    conv.dilations.push_back(a.spread());
     phases *= a.stride;
   }
   by_phase[0] = filters;
@@ -232,7 +232,7 @@ Result<void> import_phases_apart(NodeContext& c, const std::vector<TransposedAxi
       phase = phase * axes[i].stride + from % axes[i].stride;
       window.starts.push_back(from / axes[i].stride);
       window.steps.push_back(1);
-      window.extents.push_back(made[i] + conv.kernel[i] - 1);
+      window.extents.push_back(made[i] + axes[i].positions() - axes[i].in);
     }
     Made x = c.emit(Op::kSlice, window, {padded});
     std::vector<Made> inputs{x, c.emit_reshape(c.slice(weights, 1, phase, 1), kernel)};

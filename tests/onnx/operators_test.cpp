@@ -241,6 +241,34 @@ TEST_CASE("strided and dilated transposed convolutions are what their definition
   }
 }
 
+TEST_CASE("transposed convolutions with a dilated axis beside a strided one are what their definition says") {
+  Rng rng(4);
+  for (int round = 0; round < 60; ++round) {
+    const int64_t rows = 2 + rng.below(4), columns = 1 + rng.below(3), taps = 2 + rng.below(2),
+                  dilation = 2 + rng.below(2);
+    const int64_t stride = 2 + rng.below(2), pad = rng.below(dilation + 1);
+    const int64_t high = rows + (taps - 1) * dilation - 2 * pad, wide = columns * stride;
+    if (high < 1) continue;
+    CAPTURE(rows, columns, taps, dilation, stride, pad);
+    Floats weights(static_cast<size_t>(taps));
+    Doubles y(static_cast<size_t>(high * wide), 0.0);
+    for (int64_t t = 0; t < taps; ++t) {
+      weights[static_cast<size_t>(t)] = static_cast<float>(t + 1);
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t k = 0; k < columns; ++k)
+          if (const int64_t o = r + t * dilation - pad; o >= 0 && o < high)
+            y[static_cast<size_t>(o * wide + k * stride)] += static_cast<double>((r * columns + k) * (t + 1));
+    }
+    CHECK(result_of({"ConvTranspose",
+                     {1, 1, rows, columns},
+                     {{{1, 1, taps, 1}, weights}},
+                     {{"strides", Ints{1, stride}},
+                      {"dilations", Ints{dilation, 1}},
+                      {"pads", Ints{pad, 0, pad, 0}},
+                      {"output_padding", Ints{0, stride - 1}}}}) == y);
+  }
+}
+
 TEST_CASE("strided and dilated transposed convolutions do not multiply by zeros between inputs") {
   const auto products = [](const NodeSpec& spec) {
     auto g = import_text(model_of(spec));
