@@ -1,4 +1,4 @@
-// Matrix products by tile instructions (AMX): bf16 into f32 and int8 into s32.
+// Matrix products by tile instructions (AMX): bf16 into f32 and bytes, with or without sign, into s32.
 //
 //   parallel (i0, j0) { i1 { j1 { tiles d = 0; k { load a, b; d += a b } store d; epilogue } } }
 //
