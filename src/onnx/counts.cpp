@@ -2,27 +2,16 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "count_masks.h"
+#include "count_places.h"
 #include "handlers.h"
 #include "tcc/support/text.h"
 
 namespace tcc::onnx {
 
 namespace {
-
-// Made once: the axes of concatenations of the same parts have one count.
-Made sum_of(NodeContext& c, std::vector<ValueId> counts, int64_t fixed) {
-  std::sort(counts.begin(), counts.end());
-  const auto key = std::pair(counts, fixed);
-  if (auto known = c.book().sums.find(key); known != c.book().sums.end()) return known->second;
-  if (counts.empty()) return c.scalar(DType::kI64, static_cast<double>(fixed));
-  Made sum = counts.back();
-  counts.pop_back();
-  if (fixed != 0 || !counts.empty()) sum = c.arithmetic(Op::kAdd, sum_of(c, counts, fixed), sum);
-  if (sum) c.book().sums[key] = *sum;
-  return sum;
-}
 
 bool is_nonnegative(const NodeContext& c, ValueId id, int depth = 0) {
   const graph::Value& v = c.value(id);
@@ -231,13 +220,13 @@ class Follower {
   }
 
   // Groups of axes that hold the same elements before and after. A count stays where it is that of the outermost axis:
-  // then the elements that count are the first ones of the group.
+  // then the elements that count are the first ones of the group. Elsewhere they are brought there first.
   Made reshape() {
     const Shape from = shape(0), to = as<graph::ReshapeAttrs>().shape;
     Counts counts(to.size(), graph::kNone);
     if (graph::element_count(from) == 0 || graph::element_count(from) != graph::element_count(to)) return done(counts);
-    size_t i = 0, j = 0;
-    while (i < from.size()) {
+    Shape packed;  // the data's shape once all groups are packed that need it
+    for (size_t i = 0, j = 0; i < from.size();) {
       size_t i_end = i, j_end = j;
       int64_t a = from[i_end++], b = j_end < to.size() ? to[j_end++] : 1;
       while (a != b) {
@@ -248,7 +237,8 @@ class Follower {
       }
       // Axes of one element behind the last group belong to it.
       if (i_end == from.size()) j_end = to.size();
-      TCC_TRY_VOID(reshape_group(from, to, i, i_end, j, j_end, counts));
+      if (j_end == to.size()) i_end = from.size();
+      TCC_TRY_VOID(reshape_group(from, to, i, i_end, j, j_end, counts, packed));
       i = i_end;
       j = j_end;
     }
@@ -256,29 +246,58 @@ class Follower {
   }
 
   Result<void> reshape_group(const Shape& from, const Shape& to, size_t i, size_t i_end, size_t j, size_t j_end,
-                             Counts& counts) {
+                             Counts& counts, Shape& packed) {
     size_t at = i;
     while (at < i_end && !counted(0, at)) ++at;
-    if (at == i_end) return {};
-    for (size_t k = i; k < i_end; ++k)
-      if ((k < at && from[k] != 1) || (k > at && counted(0, k)))
-        return refused(0, at, "is joined with an axis in front of it, so that its elements are not side by side");
+    if (at == i_end) {
+      packed.insert(packed.end(), from.begin() + static_cast<std::ptrdiff_t>(i),
+                    from.begin() + static_cast<std::ptrdiff_t>(i_end));
+      return {};
+    }
     size_t target = j;
     while (target + 1 < j_end && to[target] == 1) ++target;
     if (target >= j_end) return refused(0, at, "disappears");
+    bool leads = true;
+    for (size_t k = i; k < i_end; ++k) leads = leads && !(k < at && from[k] != 1) && !(k > at && counted(0, k));
+    ValueId count = counts_[0][at];
     int64_t inner = 1, now = 1;
     for (size_t k = at + 1; k < i_end; ++k) inner *= from[k];
     for (size_t k = target + 1; k < j_end; ++k) now *= to[k];
-    ValueId count = counts_[0][at];
-    if (inner % now == 0) {
-      if (inner != now) TCC_TRY_SET(count, derived_count(c_, CountOp::kTimes, count, inner / now));
-    } else if (now % inner == 0) {
-      TCC_TRY_SET(count, derived_count(c_, CountOp::kOver, count, now / inner));
+    if (leads) {
+      packed.insert(packed.end(), from.begin() + static_cast<std::ptrdiff_t>(i),
+                    from.begin() + static_cast<std::ptrdiff_t>(i_end));
     } else {
-      return refused(0, at, "is split into parts that depend on it");
+      TCC_TRY_SET(count, pack_group(from, i, i_end, packed));
+      inner = 1;
     }
+    const int64_t common = std::gcd(inner, now);
+    if (inner != common) TCC_TRY_SET(count, derived_count(c_, CountOp::kTimes, count, inner / common));
+    if (now != common) TCC_TRY_SET(count, derived_count(c_, CountOp::kOver, count, now / common));
     counts[target] = count;
     return {};
+  }
+
+  // Makes one axis of a group's axes, in which the elements that count are the first ones. Gives how many these are.
+  // `packed` has the axes in front of the group and gets the new one; the data takes that shape.
+  Made pack_group(const Shape& from, size_t i, size_t i_end, Shape& packed) {
+    const auto first = static_cast<std::ptrdiff_t>(i), last = static_cast<std::ptrdiff_t>(i_end);
+    const std::vector<ValueId> ends(counts_[0].begin() + first, counts_[0].begin() + last);
+    const Shape extents(from.begin() + first, from.begin() + last);
+    TCC_TRY(const ValueId places, packed_places(c_, ends, extents));
+    const auto axis = static_cast<int64_t>(packed.size());
+    packed.push_back(graph::element_count(extents));
+    Shape joined = packed;
+    joined.insert(joined.end(), from.begin() + last, from.end());
+    TCC_TRY(const ValueId data, c_.emit_fixed(Op::kReshape, graph::ReshapeAttrs{joined}, {in_[0]}));
+    TCC_TRY_SET(in_[0], c_.emit_fixed(Op::kGather, graph::AxisAttrs{axis}, {data, places}));
+    std::vector<ValueId> counts;
+    int64_t fixed = 1;
+    for (size_t k = 0; k < ends.size(); ++k)
+      if (ends[k] == graph::kNone)
+        fixed *= extents[k];
+      else
+        counts.push_back(ends[k]);
+    return product_of(c_, counts, fixed);
   }
 
   Made slice() {
@@ -324,37 +343,13 @@ class Follower {
     TCC_TRY_SET(joined[axis], sum_of(c_, counted_parts, fixed_parts));
     if (counted_parts.size() == 1 && ends.back() != graph::kNone)
       return done(joined);  // only the last part may end early
-    TCC_TRY(const ValueId places, joined_places(ends, extents));
+    TCC_TRY(const ValueId places, joined_places(c_, ends, extents));
     TCC_TRY(const ValueId parts, done(counts));
     c_.set_counts(parts, Counts(counts.size(), graph::kNone));
     TCC_TRY(const ValueId id,
             c_.emit_fixed(Op::kGather, graph::AxisAttrs{static_cast<int64_t>(axis)}, {parts, places}));
     c_.set_counts(id, std::move(joined));
     return id;
-  }
-
-  // Where the elements of a concatenation are among those of its parts with the extents that they have in the graph.
-  Made joined_places(const std::vector<ValueId>& ends, const std::vector<int64_t>& extents) {
-    const auto key = std::pair(ends, extents);
-    if (auto known = c_.book().places.find(key); known != c_.book().places.end()) return known->second;
-    int64_t whole = 0;
-    for (int64_t extent : extents) whole += extent;
-    Made from = c_.iota(DType::kI64, whole, 0, 1);
-    std::vector<ValueId> before;
-    int64_t fixed = 0;
-    for (size_t i = 0; i + 1 < ends.size(); ++i) {
-      if (ends[i] == graph::kNone) {
-        fixed += extents[i];
-        continue;
-      }
-      before.push_back(ends[i]);
-      const Made behind =
-          c_.binary(BinaryFn::kGreaterOrEqual, c_.iota(DType::kI64, whole, 0, 1), sum_of(c_, before, fixed));
-      const Made lacks = c_.arithmetic(Op::kSub, c_.scalar(DType::kI64, static_cast<double>(extents[i])), ends[i]);
-      from = c_.arithmetic(Op::kAdd, from, c_.where(behind, lacks, c_.scalar(DType::kI64, 0)));
-    }
-    if (from) c_.book().places[key] = *from;
-    return from;
   }
 
   // Negative indices count from the actual end.

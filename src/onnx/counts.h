@@ -46,8 +46,10 @@ struct CountBook {
   std::unordered_map<graph::ValueId, std::vector<CountedNumber>> numbers;
   // Values that are made once: numbers made of counts, masks of axes, and the places of the elements of a mask.
   std::map<std::tuple<CountOp, graph::ValueId, int64_t>, graph::ValueId> derived;
-  std::map<std::pair<std::vector<graph::ValueId>, int64_t>, graph::ValueId> sums;  // of sorted counts and a number
+  std::map<std::pair<std::vector<graph::ValueId>, int64_t>, graph::ValueId> sums;      // of sorted counts and a number
+  std::map<std::pair<std::vector<graph::ValueId>, int64_t>, graph::ValueId> products;  // likewise
   std::map<std::pair<std::vector<graph::ValueId>, std::vector<int64_t>>, graph::ValueId> places;  // in concatenations
+  std::map<std::pair<std::vector<graph::ValueId>, std::vector<int64_t>>, graph::ValueId> packed;  // of joined axes
   std::map<std::tuple<graph::ValueId, int64_t, size_t>, graph::ValueId> masks;
   std::map<graph::ValueId, std::pair<graph::ValueId, graph::ValueId>> found;
 };

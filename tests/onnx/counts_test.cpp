@@ -1,6 +1,8 @@
 // Extents that are known at run time only: the results of operators, and refusals.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <set>
 
 #include "onnx/counted.h"
 #include "onnx/models.h"
@@ -156,6 +158,71 @@ TEST_CASE("shapes that are computed from counts: their upper ends are the extent
   CHECK(five[7].data == Doubles{2, 3, 4});
 }
 
+TEST_CASE("axes with counts are joined with those around them") {
+  ModelWriter w("joined", 18);
+  w.input("x", {3, 5, 4});
+  w.typed_input("planes", graph::DType::kBool, {3});
+  w.typed_input("rows", graph::DType::kBool, {5});
+  w.typed_input("columns", graph::DType::kBool, {4});
+  w.initializer("minus", {{1}, Ints{-1}});
+  w.initializer("fives", {{2}, Ints{-1, 5}});
+  w.initializer("sixes", {{2}, Ints{-1, 6}});
+  w.node("Compress", {"x", "rows"}, {"some rows"}, {{"axis", int64_t{1}}});
+  w.output(w.node("Reshape", {"some rows", "minus"}, {"flat rows"}));
+  w.output(w.node("Flatten", {"some rows"}, {"front"}, {{"axis", int64_t{2}}}));
+  w.node("Compress", {"x", "planes"}, {"some planes"}, {{"axis", int64_t{0}}});
+  w.node("Compress", {"some planes", "columns"}, {"some"}, {{"axis", int64_t{2}}});
+  w.output(w.node("Reshape", {"some", "minus"}, {"flat"}));
+  w.output(w.node("Reshape", {"some", "fives"}, {"of five"}));
+  w.output(w.node("Reshape", {"some planes", "sixes"}, {"of six"}));
+  w.output(
+      w.node("ReduceSum",
+             {w.node("Mul", {"flat", w.node("Flatten", {"flat"}, {"column"}, {{"axis", int64_t{0}}})}, {"squares"})},
+             {"sum"}, {{"keepdims", int64_t{0}}}));
+  w.node("Unique", {"some rows"}, {"distinct"});
+  w.output("distinct");
+  const std::string bytes = w.finish();
+  Doubles x(60);
+  for (size_t i = 0; i < 60; ++i) x[i] = static_cast<double>(i % 23);
+  for (const auto& [planes, rows, columns] :
+       std::vector<std::tuple<Doubles, Doubles, Doubles>>{{{1, 0, 1}, {0, 1, 0, 1, 1}, {1, 0, 0, 1}},
+                                                          {{0, 0, 1}, {0, 0, 0, 0, 1}, {0, 1, 0, 0}},
+                                                          {{1, 1, 1}, {1, 1, 1, 1, 1}, {1, 1, 1, 1}},
+                                                          {{0, 0, 0}, {0, 0, 0, 0, 0}, {0, 0, 0, 0}}}) {
+    Doubles some_rows, some;
+    double sum = 0;
+    for (size_t i = 0; i < 60; ++i) {
+      if (rows[i / 4 % 5] != 0) some_rows.push_back(x[i]);
+      if (planes[i / 20] == 0 || columns[i % 4] == 0) continue;
+      some.push_back(x[i]);
+      sum += x[i] * x[i];
+    }
+    const auto out = run_counted(bytes, {x, planes, rows, columns});
+    CHECK(out[0].data == some_rows);
+    CHECK(out[1].data == some_rows);
+    CHECK(out[1].shape == graph::Shape{std::ssize(some_rows) / 4, 4});
+    CHECK(out[2].data == some);
+    CHECK(out[3].data == some);
+    CHECK(out[3].shape == graph::Shape{std::ssize(some) / 5, 5});
+    CHECK(out[4].shape == graph::Shape{std::count(planes.begin(), planes.end(), 1) * 20 / 6, 6});
+    CHECK(out[5].data == Doubles{sum});
+    const std::set<double> distinct(some_rows.begin(), some_rows.end());
+    CHECK(out[6].data == Doubles(distinct.begin(), distinct.end()));
+  }
+}
+
+TEST_CASE("a last axis of at most one element joins the axes in front of it") {
+  ModelWriter w("last", 18);
+  w.input("x", {3, 1});
+  w.typed_input("keep", graph::DType::kBool, {1});
+  w.initializer("minus", {{1}, Ints{-1}});
+  w.node("Compress", {"x", "keep"}, {"some"}, {{"axis", int64_t{1}}});
+  w.output(w.node("Reshape", {"some", "minus"}, {"flat"}));
+  const std::string bytes = w.finish();
+  CHECK(run_counted(bytes, {{1, 2, 3}, {1}})[0].data == Doubles{1, 2, 3});
+  CHECK(run_counted(bytes, {{1, 2, 3}, {0}})[0].data.empty());
+}
+
 TEST_CASE("places that do not count are not read from the end, and not written") {
   Selected w({6});
   w.initializer("last", {{1}, Ints{-1}});
@@ -250,11 +317,11 @@ TEST_CASE("what a count cannot do is refused with the node, the axis and the rea
   CHECK_THAT(with("Add", {"z"}), Contains("axis 0") && Contains("meets another extent"));
   CHECK_THAT(with("Slice", {"back", "end", "axis"}), Contains("count from its end"));
   CHECK_THAT(with("Tile", {"repeats"}), Contains("axis 0") && Contains("does not support"));
-  Selected split({2, 3});
-  split.initializer("flat", {{1}, Ints{-1}});
-  split.node("Reshape", {"rows", "flat"}, {"z"});
-  split.output("z", kI64);
-  CHECK_THAT(message_of(split.finish()), Contains("axis 1") && Contains("not side by side"));
+  Selected single({1});
+  single.initializer("none", {{0}, Ints{}});
+  single.node("Reshape", {"y", "none"}, {"z"});
+  single.output("z");
+  CHECK_THAT(message_of(single.finish()), Contains("axis 0") && Contains("disappears"));
   ModelWriter scalar("scalar", 18);
   scalar.input("x", {});
   scalar.node("NonZero", {"x"}, {"y"});
