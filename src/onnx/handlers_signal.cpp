@@ -268,8 +268,53 @@ Result<void> import_det(NodeContext& c) {
 
 // --- grids -----------------------------------------------------------------------------------------------------------
 
-// Blocks back to images: along each axis position block * stride + offset * dilation - pad, so that an axis is a
-// product with a matrix of zeros and ones.
+namespace {
+
+// One axis of an image that blocks overlap in. With steps between blocks, neighbors along a block (`phases` of them)
+// are positions of their own: offset q * phases + r of block b is at (b + q) * phases + r. So the sums are over q.
+struct FoldAxis {
+  int64_t offsets = 0, phases = 1, blocks = 0;  // q, r and b
+  int64_t shift = 1;                            // of the position, with q
+  int64_t room = 0;                             // positions of one phase, those that a sum reads beside the blocks, too
+};
+
+FoldAxis fold_axis(int64_t block, int64_t blocks, int64_t stride, int64_t dilation, int64_t end) {
+  // Where offsets are apart, too, zeros are set between the blocks in place of phases.
+  const bool phased = dilation == 1;
+  FoldAxis a{block, 1, phased ? blocks : blocks * stride, dilation};
+  if (phased) a.offsets = (block + stride - 1) / stride, a.phases = stride;
+  a.room = std::max(a.blocks + (a.offsets - 1) * a.shift, (end + a.phases - 1) / a.phases);
+  return a;
+}
+
+// Sums of blocks [rows, offsets of each axis, blocks of each axis] that the axes' offsets move, without a product:
+// infinite numbers stay where they are. All blocks of one offset are a row of `length` numbers with zeros behind each
+// axis' blocks. Rows that lack the last `step` numbers, one behind the other, are moved by `step` against each other:
+//
+//   a b 0 0 | c d 0 0 | e f 0 0  as rows of 3:  a b 0 | 0 c d | 0 0 e       (step 1)
+Made sum_moved(NodeContext& c, Made x, int64_t rows, const std::vector<FoldAxis>& axes, int64_t length) {
+  int64_t pitch = 1;
+  for (const FoldAxis& a : axes) rows *= a.offsets;
+  for (size_t i = axes.size(); i-- > 0; pitch *= axes[i].room) {
+    const int64_t step = axes[i].shift * pitch, offsets = axes[i].offsets;
+    if (offsets == 1) continue;
+    rows /= offsets;
+    const Made moved = c.slice(c.emit_reshape(x, {rows, offsets * length}), 1, 0, offsets * (length - step));
+    length -= step;
+    x = c.reduce(Op::kReduceSum, c.emit_reshape(moved, {rows, offsets, length}), {1}, false);
+  }
+  return c.slice(c.emit_reshape(x, {rows, length}), 1, 0, pitch);
+}
+
+Made pad_end(NodeContext& c, const Made& x, const Shape& from, const Shape& to) {
+  graph::PadAttrs pad{std::vector<int64_t>(from.size(), 0), std::vector<int64_t>(from.size(), 0), 0};
+  for (size_t i = 0; i < from.size(); ++i) pad.end[i] = to[i] - from[i];
+  return from == to ? x : c.emit(Op::kPad, pad, {x});
+}
+
+}  // namespace
+
+// Blocks back to images: along each axis the position is block * stride + offset * dilation - pad.
 Result<void> import_col2im(NodeContext& c) {
   TCC_TRY(auto image, c.constant_integers(1, "image_shape"));
   TCC_TRY(auto block, c.constant_integers(2, "block_shape"));
@@ -287,10 +332,9 @@ Result<void> import_col2im(NodeContext& c) {
   TCC_TRY(auto strides, list("strides", axes, 1));
   TCC_TRY(auto dilations, list("dilations", axes, 1));
   TCC_TRY(auto pads, list("pads", 2 * axes, 0));
-  if (s.size() != 3 || axes < 1 || block.size() != axes || 2 * axes + 2 > static_cast<size_t>(graph::kMaxRank))
+  if (s.size() != 3 || axes < 1 || block.size() != axes || 3 * axes + 1 > static_cast<size_t>(graph::kMaxRank))
     return input_error("input {}, image_shape and block_shape of {} and {} entries do not fit", graph::shape_text(s),
                        axes, block.size());
-  const DType dtype = c.input_value(0).dtype;
   std::vector<int64_t> counts;
   int64_t kernel = 1;
   for (size_t i = 0; i < axes; ++i) {
@@ -306,35 +350,56 @@ Result<void> import_col2im(NodeContext& c) {
   if (s[1] % kernel != 0 || graph::element_count(counts) != s[2])
     return input_error("input {} does not hold {} blocks of {} elements", graph::shape_text(s),
                        graph::element_count(counts), kernel);
-  const int64_t channels = s[1] / kernel;
-  // Batch and channels; then block offset and block number of each axis.
-  Shape split{s[0] * channels}, joined{s[0] * channels};
-  std::vector<int64_t> perm{0};
+  const int64_t rows = s[0] * (s[1] / kernel);
+  std::vector<FoldAxis> folds;
+  Shape rooms;
+  int64_t phases = 1, moves = 1;
   for (size_t i = 0; i < axes; ++i) {
-    split.push_back(block[i]);
-    joined.push_back(block[i] * counts[i]);
-    perm.insert(perm.end(), {static_cast<int64_t>(i + 1), static_cast<int64_t>(i + 1 + axes)});
+    folds.push_back(fold_axis(block[i], counts[i], strides[i], dilations[i], pads[i] + image[i]));
+    rooms.push_back(folds[i].room);
   }
-  split.insert(split.end(), counts.begin(), counts.end());
-  Made x = c.rearrange(c.input(0), split, perm, joined);
-  Shape now = joined;
+  TCC_TRY_VOID(graph::check_shape(rooms, "the image with its pads"));
+  int64_t reach = 0, pitch = 1;  // how far all sums together move
+  for (size_t i = axes; i-- > 0;) {
+    reach += folds[i].shift * pitch;
+    phases *= folds[i].phases;
+    moves *= folds[i].offsets;
+    if (i > 0) pitch *= rooms[i];
+  }
+  Shape padded_rooms = rooms;
+  padded_rooms[0] += (reach + pitch - 1) / pitch + 1;
+
+  // Zeros between blocks, then behind each axis.
+  Shape apart{rows}, wide{rows}, plain{rows}, padded{rows}, split{rows}, moved{rows}, joined{rows};
+  std::vector<int64_t> phases_first{0}, phases_last{0};
   for (size_t i = 0; i < axes; ++i) {
-    const int64_t from = block[i] * counts[i];
-    if (from > kMaxTable / image[i]) return refuse(Refusal::kTooLarge, "a matrix of {}x{}", image[i], from);
-    std::vector<double> m(static_cast<size_t>(image[i] * from), 0.0);
-    for (int64_t k = 0; k < block[i]; ++k) {
-      for (int64_t b = 0; b < counts[i]; ++b) {
-        const int64_t to = b * strides[i] + k * dilations[i] - pads[i];
-        if (to >= 0 && to < image[i]) m[static_cast<size_t>(to * from + k * counts[i] + b)] = 1;
-      }
-    }
-    ValueId matrix = c.constant(dtype, {image[i], from}, graph::make_constant_from_doubles(dtype, m));
-    const int64_t before = graph::element_count(Shape(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(i) + 1));
-    const int64_t behind = graph::element_count(Shape(now.begin() + static_cast<std::ptrdiff_t>(i) + 2, now.end()));
-    x = c.emit(Op::kMatMul, graph::MatMulAttrs{}, {matrix, c.emit_reshape(x, {before, from, behind})});
-    now[i + 1] = image[i];
+    const FoldAxis& f = folds[i];
+    apart.push_back(block[i]), wide.push_back(block[i]), plain.push_back(block[i]);
+    padded.push_back(f.offsets * f.phases);
+    split.insert(split.end(), {f.offsets, f.phases});
+    phases_first.push_back(static_cast<int64_t>(2 * i + 2));
+    moved.push_back(f.phases);
+    phases_last.insert(phases_last.end(), {static_cast<int64_t>(axes + i + 1), static_cast<int64_t>(i + 1)});
+    joined.push_back(rooms[i] * f.phases);
   }
-  Shape out{s[0], channels};
+  for (size_t i = 0; i < axes; ++i) {
+    apart.insert(apart.end(), {counts[i], 1});
+    wide.insert(wide.end(), {counts[i], folds[i].blocks / counts[i]});
+    plain.push_back(folds[i].blocks);
+    padded.push_back(padded_rooms[i]);
+    phases_first.push_back(static_cast<int64_t>(2 * i + 1));
+  }
+  const int64_t length = graph::element_count(padded_rooms);
+  split.push_back(length);
+  phases_first.push_back(static_cast<int64_t>(2 * axes + 1));
+  moved.insert(moved.end(), rooms.begin(), rooms.end());
+  Made x = c.emit_reshape(pad_end(c, c.emit_reshape(c.input(0), apart), apart, wide), plain);
+  x = pad_end(c, x, plain, padded);
+  x = c.rearrange(x, split, phases_first, {rows * phases * moves, length});
+  x = sum_moved(c, x, rows * phases, folds, length);
+  x = c.rearrange(x, moved, phases_last, joined);
+  for (size_t i = 0; i < axes; ++i) x = c.slice(x, static_cast<int64_t>(i + 1), pads[i], image[i]);
+  Shape out{s[0], s[1] / kernel};
   out.insert(out.end(), image.begin(), image.end());
   return c.finish(c.emit_reshape(x, out));
 }

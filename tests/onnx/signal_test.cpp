@@ -165,6 +165,64 @@ TEST_CASE("Col2Im adds blocks up where they overlap") {
   CHECK(image.data == Doubles{0, 1, 2, 3, 4, 5, 6, 7});
 }
 
+// By its definition: position block * stride + offset * dilation - pad of each axis, all channels and blocks in turn.
+Doubles fold(const Doubles& x, int64_t channels, const Ints& image, const Ints& block, const Ints& strides,
+             const Ints& dilations, const Ints& pads) {
+  const size_t axes = image.size();
+  Ints counts;
+  for (size_t i = 0; i < axes; ++i)
+    counts.push_back((image[i] + pads[i] + pads[axes + i] - dilations[i] * (block[i] - 1) - 1) / strides[i] + 1);
+  const int64_t area = graph::element_count(image), kernel = graph::element_count(block);
+  const int64_t blocks = graph::element_count(counts);
+  Doubles y(static_cast<size_t>(channels * area), 0.0);
+  for (int64_t n = 0; n < std::ssize(x); ++n) {
+    int64_t b = n % blocks, k = n / blocks % kernel, at = 0, step = 1;
+    bool inside = true;
+    for (size_t i = axes; i-- > 0; step *= image[i]) {
+      const int64_t to = b % counts[i] * strides[i] + k % block[i] * dilations[i] - pads[i];
+      b /= counts[i];
+      k /= block[i];
+      inside = inside && to >= 0 && to < image[i];
+      at += to * step;
+    }
+    if (inside) y[static_cast<size_t>(n / blocks / kernel * area + at)] += x[static_cast<size_t>(n)];
+  }
+  return y;
+}
+
+TEST_CASE("Col2Im with strides, dilations and pads, of one to three axes; infinite numbers stay in their places") {
+  Rng rng(11);
+  auto between = [&](int64_t low, int64_t high) { return low + rng.below(high - low + 1); };
+  for (int trial = 0; trial < 120; ++trial) {
+    const auto axes = static_cast<size_t>(between(1, 3));
+    Ints image, block, strides, dilations, pads;
+    int64_t blocks = 1;
+    for (size_t i = 0; i < axes; ++i) {
+      block.push_back(between(1, 4));
+      strides.push_back(between(1, 5));
+      dilations.push_back(between(1, 3));
+      image.push_back(dilations[i] * (block[i] - 1) + between(1, 6));
+    }
+    for (size_t i = 0; i < 2 * axes; ++i) pads.push_back(between(0, 2));
+    for (size_t i = 0; i < axes; ++i)
+      blocks *= (image[i] + pads[i] + pads[axes + i] - dilations[i] * (block[i] - 1) - 1) / strides[i] + 1;
+    const int64_t channels = between(1, 3), kernel = graph::element_count(block);
+    Doubles x(static_cast<size_t>(channels * kernel * blocks));
+    for (double& v : x) v = static_cast<double>(between(-9, 9));
+    x[static_cast<size_t>(between(0, std::ssize(x) - 1))] = INFINITY;
+    const auto extent = static_cast<int64_t>(axes);
+    const auto y = run({"Col2Im",
+                        {1, channels * kernel, blocks},
+                        {{{extent}, image}, {{extent}, block}},
+                        {{"strides", strides}, {"dilations", dilations}, {"pads", pads}}},
+                       {x})[0];
+    INFO("image " << graph::shape_text(image) << ", block " << graph::shape_text(block) << ", strides "
+                  << graph::shape_text(strides) << ", dilations " << graph::shape_text(dilations) << ", pads "
+                  << graph::shape_text(pads));
+    CHECK(y.data == fold(x, channels, image, block, strides, dilations, pads));
+  }
+}
+
 TEST_CASE("CenterCropPad, AffineGrid, ReverseSequence") {
   CHECK(run({"CenterCropPad", {5}, {{{1}, Ints{2}}}})[0].data == Doubles{1, 2});
   CHECK(run({"CenterCropPad", {2}, {{{1}, Ints{5}}}}, {{7, 8}})[0].data == Doubles{0, 7, 8, 0, 0});
