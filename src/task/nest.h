@@ -100,6 +100,10 @@ class GroupNest {
   ir::Expr scatter_combined(graph::ScatterReduction reduction, bool wide_unsigned, ir::Expr x, ir::Expr y);
   ir::Stmt emit_scatter_in_order(const ScatterNest& s, const std::string& name, const Tensor& out);
   ir::Stmt emit_scatter_reduction(const ScatterNest& s, const std::string& name, const Tensor& out);
+  // order.cpp
+  struct BoxExprs;
+  ir::Stmt suppress_in_turns(const graph::Node& node, const std::string& name, const Tensor& out);
+  ir::Stmt suppress_in_order(const graph::Node& node, const std::string& name, const Tensor& out);
   // sort.cpp
   struct RowSort;
   bool sorts_in_order(const graph::TopKAttrs& a, int64_t extent) const;

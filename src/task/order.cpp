@@ -134,78 +134,133 @@ void GroupNest::plan_find(const graph::Node& node) {
   });
 }
 
-// A box that stays hides those behind it that it overlaps. Rows are independent, and only boxes that stay look at
-// others: work grows with their number times the length of a row. In order, corners and areas of neighboring boxes are
-// side by side, and vectors of boxes are hidden.
+// What both loops of Suppress compute of boxes, given as low y, low x, high y and high x.
+struct GroupNest::BoxExprs {
+  using Box = std::array<Expr, 4>;
+  Builder& b;
+  double most_overlap;
+
+  Expr area(const Box& x) const { return b.mul(b.sub(x[2], x[0]), b.sub(x[3], x[1])); }
+  Expr overlaps(const Box& x, Expr area_x, const Box& y, Expr area_y) const {
+    auto common = [&](size_t axis) { return b.sub(b.min(x[axis + 2], y[axis + 2]), b.max(x[axis], y[axis])); };
+    const Expr height = common(0), width = common(1), shared = b.mul(height, width), none = b.real(0);
+    const Expr share = b.div(shared, b.sub(b.add(area_x, area_y), shared));
+    return b.logical_and(b.logical_and(b.lt(none, height), b.lt(none, width)), b.lt(b.real(most_overlap), share));
+  }
+};
+
 void GroupNest::plan_suppress(const graph::Node& node) {
   add_stage("suppress", node, false, [this, &node](const std::string& name, const Tensor& out) {
-    const auto& a = node.as<graph::SuppressAttrs>();
-    const Tensor boxes = operand(node.inputs[0]), counts = operand(node.inputs[1]);
-    const int64_t rows = out.shape[0], extent = out.shape[1], lanes = options_.in_order ? kSuppressLanes : 1;
-    const int64_t groups = (extent + lanes - 1) / lanes, padded = groups * lanes;
-    Tensor corners, areas;
-    if (options_.in_order) {
-      corners = computing(Type::kF32, [&] { return make_temp("corners", {rows, 4, padded}); });
-      areas = computing(Type::kF32, [&] { return make_temp("areas", {rows, padded}); });
-    }
-    auto corner = [&](Expr row, Expr box, int64_t c) {
-      return options_.in_order ? b().load(*corners.buffer, std::array<Expr, 3>{row, b().integer(c), box})
-                               : b().load(*boxes.buffer, std::array<Expr, 3>{row, box, b().integer(c)});
+    return options_.in_order ? suppress_in_order(node, name, out) : suppress_in_turns(node, name, out);
+  });
+}
+
+// A box that stays hides those behind it that it overlaps. Rows are independent, and only boxes that stay look at
+// others: work grows with their number times the length of a row.
+Stmt GroupNest::suppress_in_turns(const graph::Node& node, const std::string& name, const Tensor& out) {
+  const auto& a = node.as<graph::SuppressAttrs>();
+  const Tensor boxes = operand(node.inputs[0]), counts = operand(node.inputs[1]);
+  const int64_t rows = out.shape[0], extent = out.shape[1];
+  const BoxExprs box{b(), a.most_overlap};
+  const Tensor hidden = computing(Type::kBool, [&] { return make_temp("hidden", {rows, extent}); });
+  const Tensor kept = computing(Type::kI64, [&] { return make_temp("kept", {rows}); });
+  const Stmt show = map_nest("show", axes_of(hidden.shape), hidden, [&](const Exprs&) { return b().boolean(false); });
+  const Stmt start = map_nest("start", axes_of(kept.shape), kept, [&](const Exprs&) { return b().integer(0); });
+  const Id row_loop = kernel_.new_id("i0"), loop = kernel_.new_id("k"), other_loop = kernel_.new_id("j");
+  const Id row_iter = kernel_.new_id("v0"), iter = kernel_.new_id("vk");
+  const Expr row = b().var(row_iter), i = b().var(iter), j = b().var(other_loop);
+  auto load_box = [&](Expr number) {
+    BoxExprs::Box x;
+    for (int64_t c = 0; c < 4; ++c)
+      x[static_cast<size_t>(c)] = b().load(*boxes.buffer, std::array<Expr, 3>{row, number, b().integer(c)});
+    return x;
+  };
+  const std::array<Expr, 2> own{row, i}, other{row, j};
+  const Expr number = b().load(*kept.buffer, std::array<Expr, 1>{row});
+  const Expr stays =
+      b().logical_and(b().logical_and(b().load(*counts.buffer, own), b().logical_not(b().load(*hidden.buffer, own))),
+                      b().lt(number, b().integer(a.most)));
+  const BoxExprs::Box x = load_box(i), y = load_box(j);
+  const Expr overlaps = box.overlaps(x, box.area(x), y, box.area(y));
+  const Stmt hide = b().store(hidden.buffer->id, other, b().logical_or(b().load(*hidden.buffer, other), overlaps));
+  const Stmt count = b().store(kept.buffer->id, std::array<Expr, 1>{row}, b().add(number, b().integer(1)));
+  const Stmt then = b().if_then(
+      b().load(*out.buffer, own),
+      b().seq(std::array<Stmt, 2>{count, b().loop(other_loop, b().integer(extent), b().if_then(b().lt(i, j), hide))}));
+  const std::array<Iter, 2> iters{Iter{row_iter, IterKind::kSpatial, b().integer(rows), b().var(row_loop)},
+                                  Iter{iter, IterKind::kCarried, b().integer(extent), b().var(loop)}};
+  const Stmt nest = b().block(kernel_.new_id(name.c_str()), iters,
+                              b().seq(std::array<Stmt, 2>{b().store(out.buffer->id, own, stays), then}));
+  return b().seq(std::array<Stmt, 3>{show, start,
+                                     b().loop(row_loop, b().integer(rows), b().loop(loop, b().integer(extent), nest))});
+}
+
+// The corners of the boxes that stay are side by side. A box is held against vectors of them, and once all are found
+// that are wanted no box is looked at.
+Stmt GroupNest::suppress_in_order(const graph::Node& node, const std::string& name, const Tensor& out) {
+  const auto& a = node.as<graph::SuppressAttrs>();
+  const Tensor boxes = operand(node.inputs[0]), counts = operand(node.inputs[1]);
+  const int64_t extent = out.shape[1], most = std::min(a.most, extent), lanes = kSuppressLanes;
+  const int64_t groups = std::max<int64_t>((most + lanes - 1) / lanes, 1);
+  const BoxExprs box{b(), a.most_overlap};
+  auto make = [&](const char* hint, Type type, int64_t count) {
+    return computing(type, [&] { return make_temp(hint, {out.shape[0], count}); });
+  };
+  const std::array<Tensor, 5> stayed{
+      make("low_y", Type::kF32, groups * lanes), make("low_x", Type::kF32, groups * lanes),
+      make("high_y", Type::kF32, groups * lanes), make("high_x", Type::kF32, groups * lanes),
+      make("areas", Type::kF32, groups * lanes)};
+  const Tensor hidden = make("hidden", Type::kBool, lanes), kept = make("kept", Type::kI64, 1);
+  const Expr zero = b().integer(0);
+  return ordered_nest(name, {{"i0", out.shape[0]}}, [&](const Exprs& row) {
+    auto each_lane = [&](LoopKind kind, auto&& body) {
+      const Id lane = kernel_.new_id("lane");
+      return b().loop(lane, b().integer(lanes), body(b().var(lane)), kind);
     };
-    auto area = [&](Expr row, Expr box) {
-      return b().mul(b().sub(corner(row, box, 2), corner(row, box, 0)),
-                     b().sub(corner(row, box, 3), corner(row, box, 1)));
-    };
-    std::vector<Stmt> nests;
-    if (options_.in_order) {
-      // Boxes behind the last have no area and overlap nothing.
-      nests.push_back(map_nest("corners", axes_of(corners.shape), corners, [&](const Exprs& at) {
-        const Expr real_box = padded == extent ? nullptr : b().lt(at[2], b().integer(extent));
-        return b().load(*boxes.buffer, std::array<Expr, 3>{at[0], at[2], at[1]}, real_box,
-                        real_box == nullptr ? nullptr : b().real(0));
-      }));
-      nests.push_back(
-          map_nest("areas", axes_of(areas.shape), areas, [&](const Exprs& at) { return area(at[0], at[1]); }));
-    }
-    const Tensor hidden = computing(Type::kBool, [&] { return make_temp("hidden", {rows, padded}); });
-    const Tensor kept = computing(Type::kI64, [&] { return make_temp("kept", {rows}); });
-    nests.push_back(map_nest("show", axes_of(hidden.shape), hidden, [&](const Exprs&) { return b().boolean(false); }));
-    nests.push_back(map_nest("start", axes_of(kept.shape), kept, [&](const Exprs&) { return b().integer(0); }));
-    const Id row_loop = kernel_.new_id("i0"), loop = kernel_.new_id("k"), group_loop = kernel_.new_id("group");
-    const Id lane_loop = kernel_.new_id("j"), row_iter = kernel_.new_id("v0"), iter = kernel_.new_id("vk");
-    const Expr row = b().var(row_iter), i = b().var(iter);
-    const Expr j = b().add(b().scale(b().var(group_loop), lanes), b().var(lane_loop));
-    auto common = [&](int64_t axis) {
-      return b().sub(b().min(corner(row, i, axis + 2), corner(row, j, axis + 2)),
-                     b().max(corner(row, i, axis), corner(row, j, axis)));
-    };
-    auto own_area = [&](Expr box) {
-      return options_.in_order ? b().load(*areas.buffer, std::array<Expr, 2>{row, box}) : area(row, box);
-    };
-    const Expr height = common(0), width = common(1), shared = b().mul(height, width), none = b().real(0);
-    const Expr share = b().div(shared, b().sub(b().add(own_area(i), own_area(j)), shared));
-    const Expr overlaps = b().logical_and(b().logical_and(b().lt(none, height), b().lt(none, width)),
-                                          b().lt(b().real(a.most_overlap), share));
-    const std::array<Expr, 2> own{row, i}, other{row, j};
-    const Expr number = b().load(*kept.buffer, std::array<Expr, 1>{row});
-    const Expr stays =
-        b().logical_and(b().logical_and(b().load(*counts.buffer, own), b().logical_not(b().load(*hidden.buffer, own))),
-                        b().lt(number, b().integer(a.most)));
-    // What is hidden of the boxes up to this one no longer matters.
-    const Stmt hide = b().store(hidden.buffer->id, other, b().logical_or(b().load(*hidden.buffer, other), overlaps));
-    const Stmt group =
-        b().loop(lane_loop, b().integer(lanes), hide, lanes > 1 ? LoopKind::kVectorized : LoopKind::kSerial);
-    const Stmt behind = b().if_then(b().lt(i, b().scale(b().offset(b().var(group_loop), 1), lanes)), group);
-    const Stmt count = b().store(kept.buffer->id, std::array<Expr, 1>{row}, b().add(number, b().integer(1)));
-    const Stmt keep = b().store(out.buffer->id, own, stays);
-    const Stmt then =
-        b().if_then(b().load(*out.buffer, own),
-                    b().seq(std::array<Stmt, 2>{count, b().loop(group_loop, b().integer(groups), behind)}));
-    const std::array<Iter, 2> iters{Iter{row_iter, IterKind::kSpatial, b().integer(rows), b().var(row_loop)},
-                                    Iter{iter, IterKind::kCarried, b().integer(extent), b().var(loop)}};
-    const Stmt nest = b().block(kernel_.new_id(name.c_str()), iters, b().seq(std::array<Stmt, 2>{keep, then}));
-    nests.push_back(b().loop(row_loop, b().integer(rows), b().loop(loop, b().integer(extent), nest)));
-    return b().seq(nests);
+    const Id clear_loop = kernel_.new_id("group"), loop = kernel_.new_id("k"), group_loop = kernel_.new_id("group");
+    const Expr i = b().var(loop), number = row_load(kept, row, zero);
+    // Boxes without an area overlap nothing.
+    const Stmt clear =
+        b().loop(clear_loop, b().integer(groups), each_lane(LoopKind::kVectorized, [&](Expr lane) {
+                   std::vector<Stmt> stores;
+                   for (const Tensor& t : stayed)
+                     stores.push_back(row_store(t, row, b().add(b().scale(b().var(clear_loop), lanes), lane),
+                                                b().real(0, Type::kF32)));
+                   return b().seq(stores);
+                 }));
+    BoxExprs::Box own, other;
+    auto at = [&](Expr c) { return std::array<Expr, 3>{row[0], i, c}; };
+    for (size_t c = 0; c < 4; ++c) own[c] = b().load(*boxes.buffer, at(b().integer(static_cast<int64_t>(c))));
+    const Stmt compare = each_lane(LoopKind::kVectorized, [&](Expr lane) {
+      const Expr j = b().add(b().scale(b().var(group_loop), lanes), lane);
+      for (size_t c = 0; c < 4; ++c) other[c] = row_load(stayed[c], row, j);
+      return row_store(hidden, row, lane, b().logical_or(row_load(hidden, row, lane), computing(Type::kF32, [&] {
+                                                           return box.overlaps(other, row_load(stayed[4], row, j), own,
+                                                                               box.area(own));
+                                                         })));
+    });
+    const std::array<Expr, 2> to{row[0], i};
+    const Expr out_of_sight = row_load(hidden, row, zero);
+    std::vector<Stmt> keep;
+    for (size_t c = 0; c < 4; ++c) keep.push_back(row_store(stayed[c], row, number, own[c]));
+    keep.push_back(row_store(stayed[4], row, number, box.area(own)));
+    keep.push_back(b().store(out.buffer->id, to, b().boolean(true)));
+    keep.push_back(row_store(kept, row, zero, b().offset(number, 1)));
+    const std::array<Stmt, 4> look{
+        each_lane(LoopKind::kVectorized, [&](Expr lane) { return row_store(hidden, row, lane, b().boolean(false)); }),
+        b().loop(group_loop, b().integer(groups),
+                 b().if_then(b().lt(b().scale(b().var(group_loop), lanes), number), compare)),
+        each_lane(LoopKind::kSerial,
+                  [&](Expr lane) {
+                    return row_store(hidden, row, zero,
+                                     b().logical_or(row_load(hidden, row, zero), row_load(hidden, row, lane)));
+                  }),
+        b().if_then(b().logical_not(out_of_sight), b().seq(keep))};
+    const Expr wanted = b().logical_and(b().load(*counts.buffer, to), b().lt(number, b().integer(most)));
+    const std::array<Stmt, 2> step{b().store(out.buffer->id, to, b().boolean(false)),
+                                   b().if_then(wanted, b().seq(look))};
+    return b().seq(std::array<Stmt, 3>{clear, row_store(kept, row, zero, zero),
+                                       b().loop(loop, b().integer(extent), b().seq(step))});
   });
 }
 
