@@ -345,7 +345,11 @@ Val Emitter::select(const ir::Select& e) {
   mask_ = outer;
   unify(a, b);
   if (condition.vec && !a.vec) a = {lanes_of(a), true}, b = {lanes_of(b), true};
-  return {b_.CreateSelect(condition.v, a.v, b.v), a.vec};
+  Value* made = b_.CreateSelect(condition.v, a.v, b.v);
+  // Which of two numbers a merge takes is known by nobody: without this the back end would make a branch of it.
+  if (auto* instruction = llvm::dyn_cast<llvm::SelectInst>(made); instruction != nullptr && !condition.vec)
+    instruction->setMetadata(llvm::LLVMContext::MD_unpredictable, llvm::MDNode::get(b_.getContext(), {}));
+  return {made, a.vec};
 }
 
 Val Emitter::call(const ir::Call& e) {
