@@ -35,6 +35,26 @@ bool copy_by_vectors(Schedule& s, BlockRv block, Id padded) {
   return s.ok();
 }
 
+// The packed form of an operand that only a run knows: rows of a group are read as vectors and interleaved in registers
+// (lower's transpose_accesses).
+bool interleave_by_vectors(Schedule& s, BlockRv block, Id packed, int64_t columns, int64_t group) {
+  for (BlockRv copy : s.get_producers(block)) {
+    if (schedule::written_buffer(s.kernel(), s.id(copy)) != packed) continue;
+    std::vector<LoopRv> loops = s.get_loops(copy);
+    if (!s.ok() || loops.size() < 2) return false;
+    const std::vector<LoopRv> column = s.split(loops.back(), {ExprRv{}, lit(columns)});
+    const std::vector<LoopRv> row = s.split(loops[loops.size() - 2], {ExprRv{}, lit(group)});
+    if (!s.ok()) return false;
+    s.reorder(std::array{row[0], column[0], row[1], column[1]});
+    s.unroll(row[1]);
+    s.vectorize(column[1]);
+    loops.resize(loops.size() - 2);
+    loops.insert(loops.end(), {row[0], column[0]});
+    fuse_parallel(s, loops);
+  }
+  return s.ok();
+}
+
 // What reads the result reads the padded one: only a temporary is left out.
 bool inline_copy(Schedule& s, BlockRv block) {
   const std::vector<BlockRv> copies = s.get_consumers(block);
@@ -90,7 +110,7 @@ bool pack_operands(Schedule& s, const CpuProductNest& p, BlockRv block, std::spa
   order.insert(order.end(), {rank - 1, rank - 2});
   s.transform_layout(block, p.b, order,
                      std::array<std::pair<int32_t, int64_t>, 2>{{{rank - 1, columns}, {rank - 2, group}}});
-  return s.ok();
+  return s.ok() && interleave_by_vectors(s, block, read_buffer(s, block, p.b), columns, group);
 }
 
 void move_epilogue(Schedule& s, std::span<const BlockRv> epilogues, LoopRv at) {

@@ -55,5 +55,7 @@ inline bool are_few_windows(int64_t windows, int64_t lanes) {
 bool lanes_are_apart(const std::vector<int64_t>& offsets, int64_t element_bytes, bool store);
 // Neighboring columns below which single elements are as fast as a square that is transposed in registers.
 inline constexpr int64_t kMinTransposed = 4;
+// Buffers on the stack of at most this size may be in registers, element by element: squares would keep them in memory.
+inline constexpr int64_t kMostInRegisters = 4096;  // bytes; all registers of AVX-512 hold 2048
 
 }  // namespace tcc::analysis

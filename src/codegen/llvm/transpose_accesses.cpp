@@ -53,6 +53,13 @@ class Transposer {
     const auto w = static_cast<int64_t>(list.size());
     const LaneAccess& last = **std::max_element(list.begin(), list.end(), by_order);
     b_.SetInsertPoint(last.made);
+    if (are_neighbors(last.offsets, w)) {
+      std::vector<Value*> columns;
+      for (const LaneAccess* access : list)
+        columns.push_back(llvm::cast<llvm::CallInst>(access->made)->getArgOperand(0));
+      b_.CreateAlignedStore(interleaved(columns), row(last, *list[0], 0), align());
+      return erase(list);
+    }
     for (size_t lane = 0; lane < last.offsets.size(); lane += list.size()) {
       std::vector<Value*> rows;
       for (const LaneAccess* access : list) {
@@ -77,6 +84,24 @@ class Transposer {
   Value* row(const LaneAccess& from, const LaneAccess& column, size_t lane) {
     return b_.CreateGEP(element_, scalar_pointer(from.made),
                         b_.getInt64(static_cast<uint64_t>(column.at - from.at + from.offsets[lane])));
+  }
+
+  // The elements of a lane end where those of the next one begin.
+  static bool are_neighbors(const std::vector<int64_t>& offsets, int64_t w) {
+    for (size_t lane = 1; lane < offsets.size(); ++lane)
+      if (offsets[lane] != offsets[lane - 1] + w) return false;
+    return true;
+  }
+  // The first elements of all columns, the second ones, and so on; a power of two of columns.
+  Value* interleaved(const std::vector<Value*>& columns) {
+    if (columns.size() == 1) return columns[0];
+    std::vector<Value*> even, odd;
+    for (size_t i = 0; i < columns.size(); ++i) (i % 2 == 0 ? even : odd).push_back(columns[i]);
+    Value *x = interleaved(even), *y = interleaved(odd);
+    const auto lanes = static_cast<int>(llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements());
+    llvm::SmallVector<int, 128> pick;
+    for (int i = 0; i < lanes; ++i) pick.append({i, lanes + i});
+    return b_.CreateShuffleVector(x, y, pick);
   }
 
   // Rows become columns.
@@ -122,7 +147,9 @@ class Transposer {
 
 void Emitter::note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store) {
   const bool xors = slot.buffer->layout != nullptr && !slot.buffer->layout->xors.empty();
-  if (slot.local || xors || !at.split || transposed_ < analysis::kMinTransposed) return close_run(slot.buffer->id);
+  const bool in_registers =
+      slot.local && slot.elements * ir::type_bytes(slot.buffer->type) <= analysis::kMostInRegisters;
+  if (in_registers || xors || !at.split || transposed_ < analysis::kMinTransposed) return close_run(slot.buffer->id);
   LaneAccess access{made, 0, at.split->offsets, lane_accesses_++};
   std::vector<ir::Term> base;
   bool comparable = true;

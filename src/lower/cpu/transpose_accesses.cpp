@@ -38,6 +38,14 @@ int64_t longest_run(const std::set<int64_t>& numbers) {
   return longest;
 }
 
+bool may_be_in_registers(const Buffer& buffer) {
+  if (buffer.scope != Scope::kLocal) return is_on_stack(buffer);
+  int64_t bytes = type_bytes(buffer.type);
+  for (Expr extent : buffer.shape)
+    if (!is_int(extent) || (bytes *= int_value(extent)) > analysis::kMostInRegisters) return false;
+  return true;
+}
+
 class TransposeFinder {
  public:
   TransposeFinder(const Kernel& kernel, Arena& arena, RegisterFile registers)
@@ -135,7 +143,7 @@ class TransposeFinder {
     const Buffer* buffer = kernel_.buffer(id);
     const bool xors = buffer->layout != nullptr && !buffer->layout->xors.empty();
     const int64_t extent = int_value(lanes_->extent), lanes = lanes_together(extent);
-    if (is_on_stack(*buffer) || xors || top_ == kNoId || lanes < analysis::kMinTransposed) return;
+    if (may_be_in_registers(*buffer) || xors || top_ == kNoId || lanes < analysis::kMinTransposed) return;
     const Expr flat = analysis::flatten(b_, *buffer, analysis::row_major_strides(*buffer), indices, ranges_);
     const auto split = analysis::split_lanes(b_, flat, {lanes_->id, 0, lanes, extent});
     if (!split || !analysis::lanes_are_apart(split->offsets, type_bytes(buffer->type), store)) return;
