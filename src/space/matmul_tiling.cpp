@@ -16,8 +16,9 @@
 // buffer (conv_tiling.cpp has the same).
 //
 // An operand that the caller brings and that is stored transposed, the keys of an attention, is copied with its
-// columns side by side: panels of all of it in front of the nest, or the part that one product of a batch needs, right
-// where it is used. The copy transposes squares in registers (codegen/llvm/transposed_accesses.cpp).
+// columns side by side: panels of all of it in front of the nest, or the part that one product of a batch or the tiles
+// of one panel need, right where it is used. The copy transposes squares in registers
+// (codegen/llvm/transposed_accesses.cpp).
 //
 // Otherwise a tile takes the whole sum: with the constant packed into panels that are read in order, blocks of the sum
 // have nothing to win that pays for writing tiles and reading them again.
@@ -36,6 +37,7 @@ constexpr int64_t kMaxVectors = 4, kMaxUnroll = 8;
 constexpr int64_t kShortRowVectors = 16;  // vectors
 constexpr int64_t kMinCopiedRows = 8;     // of the result, for which a copied operand pays
 constexpr int64_t kMaxCopy = 64 << 10;    // bytes of a copy for one product
+constexpr int64_t kMaxPanel = 256 << 10;  // bytes of a copy for one panel
 
 // Iterators of the contraction: row and column of the result, and what is summed over.
 struct Matmul {
@@ -156,19 +158,32 @@ bool stays_near(const Matmul& m, int64_t columns, const target::Target& target) 
          2 * m.nest.extents[m.sum] * column_bytes(m, columns) <= target.cpu.l1_bytes;
 }
 
-// Several products, and the copy for one stays in a cache.
-bool copies_where_used(const Kernel& k, const Matmul& m) {
-  int64_t batch = 1, bytes = type_bytes(k.buffer(m.copied->buffer)->type);
+// Where the copy of an operand that is stored transposed is made: in front of the nest, or for each product of a batch,
+// or for each panel, whose tiles follow each other then.
+enum class CopyAt { kAhead, kProduct, kPanel };
+
+constexpr int64_t kPanelsOfThread = 4;
+
+// Copies where they are used stay in a cache. One of everything pays where panels are too few for the threads.
+std::vector<CopyAt> copy_places(const Kernel& k, const Matmul& m, int64_t columns, const target::Target& target) {
+  if (m.copied == nullptr) return {CopyAt::kAhead};
+  int64_t batch = 1, bytes = type_bytes(k.buffer(m.copied->buffer)->type) * m.nest.extents[m.sum];
   for (size_t i : m.batch) batch *= m.nest.extents[i];
-  return batch > 1 && bytes * m.nest.extents[m.column] * m.nest.extents[m.sum] <= kMaxCopy;
+  const int64_t panels = (m.nest.extents[m.column] + columns - 1) / columns;
+  std::vector<CopyAt> places;
+  if (batch > 1 && bytes * m.nest.extents[m.column] <= kMaxCopy) places.push_back(CopyAt::kProduct);
+  if (panels > 1 && bytes * columns <= kMaxPanel) places.push_back(CopyAt::kPanel);
+  const bool busy = batch * panels >= kPanelsOfThread * target.cpu.threads;
+  if (places.empty() || places.back() != CopyAt::kPanel || !busy) places.insert(places.begin(), CopyAt::kAhead);
+  return places;
 }
 
-// The copy of the operand that is stored transposed; in panels of `columns` unless it is made where it is used.
-BlockRv copy_operand(Schedule& s, const Matmul& m, BlockRv product, int64_t columns, bool where_used) {
+// The copy of the operand that is stored transposed; in panels of `columns` where it is made ahead.
+BlockRv copy_operand(Schedule& s, const Matmul& m, BlockRv product, int64_t columns, CopyAt place) {
   const std::vector<Id> reads = schedule::read_buffers(s.kernel(), m.nest.block->id);
   const auto index = static_cast<int>(std::find(reads.begin(), reads.end(), m.copied->buffer) - reads.begin());
-  BlockRv copy = s.cache_read(product, index, where_used ? Scope::kLocal : Scope::kWorkspace);
-  if (!where_used)
+  BlockRv copy = s.cache_read(product, index, place == CopyAt::kAhead ? Scope::kWorkspace : Scope::kLocal);
+  if (place == CopyAt::kAhead)
     pack(s, product,
          {index, dim_of_iter(m.copied->indices, m.nest.block->iters[m.column].id),
           static_cast<int>(m.copied->indices.size()), columns});
@@ -204,14 +219,15 @@ bool transpose_copy(Schedule& s, const Matmul& m, BlockRv copy, size_t depth, in
 
 struct Form {
   int64_t rows = 0, columns = 0, lanes = 0;
-  int64_t block = 0;        // terms of a block of the sum around the tiles of a panel; 0: a tile takes the whole sum
-  bool where_used = false;  // the copied operand is made where it is used
+  int64_t block = 0;  // terms of a block of the sum around the tiles of a panel; 0: a tile takes the whole sum
+  CopyAt copy_at = CopyAt::kAhead;
 };
 bool tile(Schedule& s, const Matmul& m, const Form& form, const SpaceOptions& options) {
-  const auto [rows, columns, lanes, block, where_used] = form;
+  const auto [rows, columns, lanes, block, copy_at] = form;
+  const bool around_panel = block > 0 || copy_at == CopyAt::kPanel;  // the tiles of a panel follow each other
   BlockRv product = s.get_block(m.nest.name), copy;
   if (options.pack_weights) pack_operands(s, m, product, rows, columns);
-  if (m.copied != nullptr) copy = copy_operand(s, m, product, columns, where_used);
+  if (m.copied != nullptr) copy = copy_operand(s, m, product, columns, copy_at);
   std::optional<BlockRv> epilogue = localise(s, m.nest, product);
   if (!epilogue) return false;
   std::vector<LoopRv> loops = s.get_loops(product);
@@ -223,24 +239,28 @@ bool tile(Schedule& s, const Matmul& m, const Form& form, const SpaceOptions& op
   std::vector<LoopRv> j = s.split(loops[m.column], {{}, lit(columns)});
   if (!s.ok()) return false;
   int64_t panels = (m.nest.extents[m.column] + columns - 1) / columns;
-  // Where the sum is blocked, panels have nothing in common that a cache would keep.
+  // Panels have nothing in common then that a cache would keep.
   std::vector<LoopRv> panel =
-      s.split(j[0], block > 0 ? std::vector<ExprRv>{{}, lit(1)} : s.sample_perfect_tile(j[0], 2, panels));
+      s.split(j[0], around_panel ? std::vector<ExprRv>{{}, lit(1)} : s.sample_perfect_tile(j[0], 2, panels));
   std::vector<LoopRv> k = block > 0 ? s.split(loops[m.sum], {{}, lit(block)})
                                     : s.split(loops[m.sum], s.sample_perfect_tile(loops[m.sum], 2, kMaxUnroll));
   if (!s.ok()) return false;
   outer.push_back(panel[0]);
-  if (block == 0) outer.push_back(i[0]);
+  if (!around_panel) outer.push_back(i[0]);
   const std::vector<LoopRv> sums = pick(loops, m.unit_sum);
   if (block > 0)
     s.reorder(outer, panel[1], k[0], i[0], sums, k[1], i[1], j[1]);
+  else if (around_panel)
+    s.reorder(outer, i[0], panel[1], sums, k[0], k[1], i[1], j[1]);
   else
     s.reorder(outer, panel[1], sums, k[0], k[1], i[1], j[1]);
   if (!s.ok()) return false;
 
   // Step 2. The epilogue, where a tile is complete.
   s.reverse_compute_at(*epilogue, panel[1]);
-  if (!s.ok() || !mark_epilogue(s, m.nest, static_cast<int>(m.column), *epilogue, outer.size() + 1)) return false;
+  if (!s.ok() || !mark_epilogue(s, m.nest, static_cast<int>(m.column), *epilogue,
+                                outer.size() + (block == 0 && around_panel ? 2 : 1)))
+    return false;
 
   // Step 3. Kinds of loops.
   if (block > 0)
@@ -249,9 +269,10 @@ bool tile(Schedule& s, const Matmul& m, const Form& form, const SpaceOptions& op
     s.unroll(k[1]);
   s.unroll(i[1]);
   s.vectorize(j[1]);
-  if (where_used) outer.resize(m.unit.size() + m.batch.size());
-  if (where_used) s.compute_at(copy, outer.back());
-  if (m.copied != nullptr && !transpose_copy(s, m, copy, where_used ? outer.size() : 0, lanes)) return false;
+  if (copy_at == CopyAt::kProduct) outer.resize(m.unit.size() + m.batch.size());
+  if (copy_at != CopyAt::kAhead) s.compute_at(copy, outer.back());
+  if (m.copied != nullptr && !transpose_copy(s, m, copy, copy_at == CopyAt::kAhead ? 0 : outer.size(), lanes))
+    return false;
   fuse_parallel(s, outer);
   copy_padding(s, 1);
   return s.ok();
@@ -274,11 +295,9 @@ Ways matmul_tiling(const Schedule& state, const target::Target& target, const Sp
   for (const RegisterTile& t : tiles) {
     const Matmul& form = t.transposed ? *transposed : *m;
     int64_t block = t.transposed ? sum_block(form, t.vectors * lanes, target) : 0;
-    for (bool where_used : {false, true})
-      if (!where_used || (form.copied != nullptr && copies_where_used(state.kernel(), form)))
-        ways.attempt(state, [&](Schedule& s) {
-          return tile(s, form, {t.rows, t.vectors * lanes, lanes, block, where_used}, options);
-        });
+    for (CopyAt place : copy_places(state.kernel(), form, t.vectors * lanes, target))
+      ways.attempt(
+          state, [&](Schedule& s) { return tile(s, form, {t.rows, t.vectors * lanes, lanes, block, place}, options); });
   }
   return ways.or_else(state);
 }

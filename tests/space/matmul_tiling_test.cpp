@@ -172,3 +172,22 @@ TEST_CASE("short rows of a product are made by turned tiles whose sum is blocked
     for (const schedule::Trace& trace : space::generate_space(other.kernel, target))
       CHECK(schedule::print_trace(trace).find("sample_categorical") == std::string::npos);
 }
+
+TEST_CASE("an operand that is stored transposed is copied panel by panel where each thread has several") {
+  const task::Task t = task::make_gemm({.m = 19, .n = 300, .k = 37, .bias = true, .relu = true, .trans_b = true});
+  for (const char* name : {"x86-64-v3", "x86-64-v4"})
+    for (int64_t threads : {1, 64}) {
+      INFO(name << ", " << threads << " threads");
+      target::Target target = named_target(name);
+      target.cpu.threads = threads;
+      CHECK(check_draws(t, target) > 0);
+      int64_t ahead = 0, by_panels = 0;
+      for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+        const std::string text = schedule::print_trace(trace);
+        if (text.find("cache_read") == std::string::npos) continue;
+        ++(text.find("workspace") == std::string::npos ? by_panels : ahead);
+      }
+      CHECK(by_panels >= 3);
+      CHECK((ahead > 0) == (threads > 1));
+    }
+}
