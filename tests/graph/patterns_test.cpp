@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "graph/add_node.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
 #include "tcc/graph/refusal.h"
@@ -12,11 +13,6 @@ using namespace tcc::graph;
 
 namespace {
 
-ValueId add(Graph& g, Op op, Attributes attrs, std::vector<ValueId> inputs) {
-  auto id = g.add_node(op, std::move(attrs), std::move(inputs), "n");
-  if (!id) FAIL(id.error().message);
-  return *id;
-}
 ValueId unary(Graph& g, UnaryFn fn, ValueId x) {
   return add(g, Op::kUnary, UnaryAttrs{fn}, {x});
 }

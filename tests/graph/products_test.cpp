@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "graph/add_node.h"
 #include "graph/print_graph.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
@@ -11,11 +12,6 @@ using namespace tcc::graph;
 
 namespace {
 
-ValueId add(Graph& g, Op op, Attributes attrs, std::vector<ValueId> inputs) {
-  auto id = g.add_node(op, std::move(attrs), std::move(inputs), "n");
-  if (!id) FAIL(id.error().message);
-  return *id;
-}
 ValueId weight(Graph& g, Shape shape) {
   std::vector<double> values(static_cast<size_t>(element_count(shape)));
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<double>(i + 1));

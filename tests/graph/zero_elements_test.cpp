@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "graph/add_node.h"
 #include "tcc/graph/passes.h"
 #include "tcc/graph/reference.h"
 
@@ -10,11 +11,6 @@ using namespace tcc::graph;
 
 namespace {
 
-ValueId add(Graph& g, Op op, Attributes attrs, std::vector<ValueId> inputs) {
-  auto made = g.add_node(op, std::move(attrs), std::move(inputs), "node");
-  if (!made) FAIL(made.error().message);
-  return *made;
-}
 void optimized(Graph& g) {
   auto evaluator = reference_evaluator();
   auto result = optimize(g, evaluator.get());
