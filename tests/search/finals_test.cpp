@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "search/scheduler.h"
 #include "search/session.h"
 #include "search/task_state.h"
 #include "small_run.h"
