@@ -64,6 +64,7 @@ class Fuser {
       for (ValueId input : node.inputs)
         if (auto it = postponed_.find(input); it != postponed_.end() && !is_ready(input))
           make_group(it->second.front());
+      if (group_of_[static_cast<size_t>(id)] != kNone) continue;  // and took this node
       // Of two branches that meet in an Add, the heavier one takes the Add: the lighter has to run first.
       if (const Node* lighter = lighter_sibling(node)) make_group(lighter->id);
       make_group(id);
@@ -231,6 +232,7 @@ class Fuser {
   }
 
   void append(FusionGroup& group, NodeId id) {
+    TCC_CHECK(group_of_[static_cast<size_t>(id)] == kNone, "node {} is in two groups", id);
     group.nodes.push_back(id);
     group.output = graph_.node(id).output;
     group_of_[static_cast<size_t>(id)] = static_cast<int32_t>(group.id);

@@ -397,6 +397,20 @@ TEST_CASE("fusion takes elementwise consumers whose other operands are ready") {
   CHECK(groups[2].inputs == std::vector<ValueId>{relu});
 }
 
+TEST_CASE("bytes that wait for an operand in vain take the node that reads both, once") {
+  // The softmax's result has another shape, so that the softmax does not take the sum.
+  Graph g;
+  const ValueId x = g.add_input("x", DType::kU8, {3, 5, 6}), y = g.add_input("y", DType::kF32, {1, 90});
+  const ValueId scaled = add(g, Op::kMul, NoAttrs{},
+                             {add(g, Op::kCast, CastAttrs{DType::kF32}, {x}),
+                              g.add_constant("scale", DType::kF32, {}, make_splat(DType::kF32, 0.25))});
+  const ValueId shares = add(g, Op::kReshape, ReshapeAttrs{{3, 5, 6}}, {add(g, Op::kSoftmax, AxisAttrs{1}, {y})});
+  g.add_output(add(g, Op::kAdd, NoAttrs{}, {scaled, shares}), "o");
+  std::vector<std::string> texts;
+  for (const FusionGroup& group : fuse(g)) texts.push_back(group_text(g, group));
+  CHECK(texts == std::vector<std::string>{"Softmax", "Cast+Mul+Add"});
+}
+
 TEST_CASE("a group ends before values that are read twice make its expression large") {
   Graph g;
   ValueId v = g.add_input("x", DType::kF32, {16});
