@@ -130,7 +130,10 @@ BoundedTensor bounded(Tracked value, bool is_float) {
   const double over_all = count > 0 ? std::sqrt(squares / count) : 0;
   const double of_moved = moved > 0 ? std::sqrt(squares / moved) : 0;
   for (size_t i = 0; i < value.carried.size() && is_float; ++i)
-    out.allowed[i] += kSpread * std::max(value.carried[i], value.carried[i] > 0 ? of_moved : over_all);
+    if (value.carried[i] == kInfinity)
+      out.allowed[i] = kInfinity;  // whatever the operator's own bound is, which may be that of an infinite number
+    else
+      out.allowed[i] += kSpread * std::max(value.carried[i], value.carried[i] > 0 ? of_moved : over_all);
   return out;
 }
 
@@ -154,7 +157,8 @@ void widen(std::vector<BoundedTensor>& outputs, const std::vector<BoundedTensor>
   for (size_t o = 0; o < outputs.size(); ++o) {
     outputs[o].may_flip = std::max(outputs[o].may_flip, others[o].may_flip);
     for (size_t i = 0; i < outputs[o].allowed.size(); ++i)
-      outputs[o].allowed[i] = std::max(outputs[o].allowed[i], others[o].allowed[i]);
+      if (const double other = others[o].allowed[i]; other > outputs[o].allowed[i] || other == kInfinity)
+        outputs[o].allowed[i] = other;
   }
 }
 

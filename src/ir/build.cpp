@@ -374,19 +374,7 @@ void split_sides(Builder& builder, Expr difference, Expr& left, Expr& right) {
   left = builder.sum(0, positive.view());
   right = builder.sum(-d.constant, negative.view());
 }
-}  // namespace
 
-Expr Builder::lt(Expr a, Expr b) {
-  TCC_CHECK(a->type == b->type);
-  if (a->type == Type::kI64) {
-    Expr d = sub(a, b);
-    if (is_int(d)) return boolean(int_value(d) < 0);
-    split_sides(*this, d, a, b);
-  }
-  return make_binary(ExprKind::kLt, Type::kBool, a, b);
-}
-
-namespace {
 // Numbers of a tensor may be the greatest there is; those of loops and extents never are.
 bool reads_tensor(Expr e) {
   if (e->kind == ExprKind::kVar || e->kind == ExprKind::kIntConst) return false;
@@ -395,6 +383,19 @@ bool reads_tensor(Expr e) {
   return reads;
 }
 }  // namespace
+
+Expr Builder::lt(Expr a, Expr b) {
+  TCC_CHECK(a->type == b->type);
+  if (a->type == Type::kI64) {
+    Expr d = sub(a, b);
+    if (is_int(d, 0)) return boolean(false);
+    // A sum that wraps around would have another sign with a term on the other side.
+    if (reads_tensor(a) || reads_tensor(b)) return make_binary(ExprKind::kLt, Type::kBool, a, b);
+    if (is_int(d)) return boolean(int_value(d) < 0);
+    split_sides(*this, d, a, b);
+  }
+  return make_binary(ExprKind::kLt, Type::kBool, a, b);
+}
 
 Expr Builder::le(Expr a, Expr b) {
   TCC_CHECK(a->type == b->type);

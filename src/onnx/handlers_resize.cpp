@@ -46,21 +46,32 @@ struct AxisTable {
   }
 };
 
-// The place in the input that element `x` of the result means.
-double original_place(const AxisTable& t, const std::string& mode, double x) {
-  const double in = static_cast<double>(t.in), width = t.scale * in, whole = static_cast<double>(t.out);
-  if (mode == "asymmetric") return x / t.scale;
-  if (mode == "tf_half_pixel_for_nn") return (x + 0.5) / t.scale;
+// The place in the input that element `x` of the result means, rounded to T after each operation.
+template <class T>
+T original_place(const AxisTable& t, const std::string& mode, T x) {
+  const T in = static_cast<T>(t.in), scale = static_cast<T>(t.scale), width = scale * in, whole = static_cast<T>(t.out);
+  const T half = static_cast<T>(0.5);
+  if (mode == "asymmetric") return x / scale;
+  if (mode == "tf_half_pixel_for_nn") return (x + half) / scale;
   if (mode == "align_corners") return t.out == 1 ? 0 : x * (in - 1) / (width - 1);
   if (mode == "tf_crop_and_resize") {
-    if (t.out == 1) return (t.roi_end - t.roi_start) * (in - 1) / 2 + t.roi_start * (in - 1);
-    return x * (t.roi_end - t.roi_start) * (in - 1) / (width - 1) + t.roi_start * (in - 1);
+    const T begin = static_cast<T>(t.roi_start), end = static_cast<T>(t.roi_end);
+    if (t.out == 1) return (end - begin) * (in - 1) / 2 + begin * (in - 1);
+    return x * (end - begin) * (in - 1) / (width - 1) + begin * (in - 1);
   }
   if (mode == "pytorch_half_pixel" && t.out == 1) return 0;
-  const double place = (x + 0.5) / t.scale - 0.5;
-  if (mode != "half_pixel_symmetric") return place;
-  const double adjustment = whole / width, center = in / 2;
-  return center * (1 - adjustment) + place;
+  if (mode != "half_pixel_symmetric") return (x + half) / scale - half;
+  const T adjustment = whole / width, offset = in / 2 * (1 - adjustment);
+  return static_cast<T>(static_cast<double>(offset) + (static_cast<double>(x) + 0.5) / static_cast<double>(scale) -
+                        0.5);
+}
+
+// Which element is the nearest depends on the last digit where a place is between two. Programs compute places in
+// single precision: models were checked with these elements.
+double place_of(const AxisTable& t, const ResizeOptions& o, bool smooth, int64_t i) {
+  const bool exact = smooth || o.coordinates == "align_corners" || o.coordinates == "tf_crop_and_resize";
+  return exact ? original_place(t, o.coordinates, static_cast<double>(i))
+               : original_place(t, o.coordinates, static_cast<float>(i));
 }
 
 int64_t nearest_place(const std::string& mode, double x) {
@@ -87,7 +98,7 @@ void fill_table(AxisTable& t, const ResizeOptions& o) {
   t.taps = smooth ? 2 - 2 * first : 1;
   const bool crops = o.coordinates == "tf_crop_and_resize";
   for (int64_t i = 0; i < t.out; ++i) {
-    const double x = original_place(t, o.coordinates, static_cast<double>(i));
+    const double x = place_of(t, o, smooth, i);
     t.outside.push_back(crops && (x < 0 || x > static_cast<double>(t.in - 1)));
     if (!smooth) {
       t.positions.push_back(

@@ -328,6 +328,7 @@ Expr element_value(Builder& b, const graph::Node& node, bool wide_unsigned, Expr
   auto number = [&](Expr e) { return e == nullptr ? Number(0) : Number(b, wide ? b.cast(e, Type::kF64) : e); };
   Expr z = graph::formulas::element(node, number(x), number(y)).expr();
   if (rounds) z = b.call(Intrinsic::kRound, std::array<Expr, 1>{z});
+  if (rounds && type != Type::kI64) z = b.cast(z, Type::kI64);  // beyond the type a power wraps around, as products do
   return wide ? b.cast(z, type) : z;
 }
 

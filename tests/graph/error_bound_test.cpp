@@ -60,6 +60,19 @@ TEST_CASE("the bound of a single element holds where the random errors of one ru
   }
 }
 
+TEST_CASE("an infinite product whose sign rounding decides has no bound") {
+  // (x + 1e8) - 1e8 is 0 but for rounding.
+  Graph g;
+  const ValueId x = g.add_input("x", DType::kF32, {1}), y = g.add_input("y", DType::kF32, {1});
+  const ValueId much = g.add_constant("c", DType::kF32, {1}, make_constant_from_doubles(DType::kF32, std::array{1e8}));
+  const ValueId sum = *g.add_node(Op::kAdd, NoAttrs{}, {x, much}, "sum");
+  const ValueId rest = *g.add_node(Op::kSub, NoAttrs{}, {sum, much}, "rest");
+  g.add_output(*g.add_node(Op::kMul, NoAttrs{}, {rest, y}, "product"), "o");
+  auto bounded = run_bounded_reference(g, {{{1}, {0.25}}, {{1}, {HUGE_VAL}}}, {.seed = 1}, 1);
+  REQUIRE(bounded);
+  CHECK((*bounded)[0].allowed[0] == HUGE_VAL);
+}
+
 TEST_CASE("the bound of f64 holds for kernels that round less often than the reference") {
   constexpr double kAdded = 0.3;
   Graph g;

@@ -108,14 +108,14 @@ TEST_CASE("a rewrite that changes one leaf shares everything beside the path to 
   CHECK(print(k) == kText);  // the old kernel stays as it was
 }
 
-TEST_CASE("comparisons of a tensor's numbers add nothing to the greatest of them") {
+TEST_CASE("comparisons of a tensor's numbers add nothing to the greatest of them, and move no term") {
   const char* const text = R"(kernel built {
   input A: i64[4]
   input B: i64[4]
   output C: bool[4]
   for i in 4 {
     block compare(vi: spatial 4 = i) {
-      C[vi] = A[vi] <= B[vi] && vi < 3
+      C[vi] = A[vi] <= B[vi] && A[vi] + 4000000000000000000 < 0 && vi < 3
     }
   }
 }

@@ -66,6 +66,27 @@ const TensorData kAbsent{{-1}, Ints{}};
 
 }  // namespace
 
+TEST_CASE("the nearest elements of Resize are those of places in single precision") {
+  const auto nearest = [](const char* coordinates, int64_t in, TensorData scales, TensorData sizes = {}) {
+    const Spec resize{
+        "Resize",
+        {in},
+        {kAbsent, scales, sizes},
+        {{"nearest_mode", std::string("floor")}, {"coordinate_transformation_mode", std::string(coordinates)}},
+        19};
+    return result(resize);
+  };
+  const auto scale = [](float s) { return TensorData{{1}, Floats{s}}; };
+  // The result has the numbers of the elements, which ONNX Runtime 1.32 gives.
+  CHECK(nearest("half_pixel_symmetric", 5, scale(0.5F), kAbsent) == Doubles{1, 3});
+  CHECK(nearest("half_pixel_symmetric", 3, kAbsent, {{1}, Ints{1}}) == Doubles{0});
+  CHECK(nearest("half_pixel_symmetric", 3, kAbsent, {{1}, Ints{11}}) == Doubles{0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2});
+  CHECK(nearest("half_pixel", 3, scale(2.2F), kAbsent) == Doubles{0, 0, 0, 1, 1, 2});
+  CHECK(nearest("half_pixel", 4, scale(0.6F), kAbsent) == Doubles{0, 2});
+  CHECK(nearest("asymmetric", 7, scale(0.6F), kAbsent) == Doubles{0, 1, 3, 5});
+  CHECK(nearest("pytorch_half_pixel", 4, scale(2.2F), kAbsent) == Doubles{0, 0, 0, 1, 1, 2, 2, 2});
+}
+
 TEST_CASE("Resize: modes, coordinates, sizes, axes") {
   auto resized = [](Floats scales, std::vector<NamedAttribute> attributes, Shape shape = {4}) {
     attributes.push_back({"mode", attributes.empty() ? std::string("nearest") : std::string("linear")});

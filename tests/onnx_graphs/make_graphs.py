@@ -593,8 +593,8 @@ def norm(m):
     if x.rank < 3:
         return
     if op == "LRN":
-        if not np.isfinite(x.data).all():
-            return  # ONNX Runtime adds to and subtracts from one sum
+        if not np.isfinite(x.data).all() or np.abs(x.data).max() > 30:
+            return  # ONNX Runtime adds to and subtracts from one sum, which keeps the errors of the greatest squares
         return void(m.add(op, [x], size=2 * m.between(0, 2) + 1, alpha=1e-2, beta=0.75, bias=1.0))
     if op == "GroupNormalization":
         groups = m.rng.choice([g for g in range(1, c + 1) if c % g == 0])
@@ -1004,7 +1004,8 @@ def select(m):
 
 @step(2)
 def recurrent(m):
-    x = m.some(lambda k: k.rank == 3 and k.dtype == F32 and np.isfinite(k.data).all())
+    # The gates of ONNX Runtime have a small absolute error, which is large beside the results where all gates are shut.
+    x = m.some(lambda k: k.rank == 3 and k.dtype == F32 and np.isfinite(k.data).all() and np.abs(k.data).max() <= 4)
     if x is None:
         return
     op, gates = m.rng.choice((("LSTM", 4), ("GRU", 3), ("RNN", 1)))

@@ -117,6 +117,18 @@ TEST_CASE("functions of two elements, broadcast, all types that they take") {
   }
 }
 
+TEST_CASE("powers beyond an integer's type wrap around") {
+  for (DType dtype : {DType::kI32, DType::kU8, DType::kI16}) {
+    INFO(graph::dtype_name(dtype));
+    const bool wide = dtype == DType::kI32;
+    Model m;
+    const ValueId x = m.input(
+        dtype, {4}, wide ? std::vector<double>{-2147483648.0, 2000, -3000, 7} : std::vector<double>{100, 20, 30, 7});
+    const ValueId y = m.input(dtype, {4}, {3, 3, 3, 2});
+    m.check(m.node(Op::kBinary, graph::BinaryAttrs{BinaryFn::kPow}, {x, y}), 0);
+  }
+}
+
 TEST_CASE("a remainder of 0 has the sign of the dividend") {
   for (DType dtype : {DType::kF32, DType::kF64, DType::kF16}) {
     INFO(graph::dtype_name(dtype));
