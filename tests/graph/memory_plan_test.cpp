@@ -1,4 +1,4 @@
-// Where values are in memory: what shares bytes, what is made in its place.
+// The memory plan: places of values, and parts of a Concat that are made in its result.
 #include <catch2/catch.hpp>
 
 #include "graph/add_node.h"
