@@ -18,7 +18,7 @@
 // An operand that the caller brings and that is stored transposed, the keys of an attention, is copied with its
 // columns side by side: panels of all of it in front of the nest, or the part that one product of a batch or the tiles
 // of one panel need, right where it is used. The copy transposes squares in registers
-// (codegen/llvm/transposed_accesses.cpp).
+// (codegen/llvm/transpose_accesses.cpp).
 //
 // Otherwise a tile takes the whole sum: with the constant packed into panels that are read in order, blocks of the sum
 // have nothing to win that pays for writing tiles and reading them again.

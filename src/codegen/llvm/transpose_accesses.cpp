@@ -2,7 +2,8 @@
 // column or leaves one. Where an unrolled loop does so for neighboring columns, a square of elements is read as rows
 // of the other direction, transposed by shuffles, and used as columns, or the other way round for stores: log2(n)
 // shuffles for each vector of n, instead of n loads or stores (Eklundh, A Fast Computer Method for Matrix Transposing,
-// 1972: exchange of blocks of 1, 2, 4, ... elements).
+// 1972: exchange of blocks of 1, 2, 4, ... elements). Columns that are all of their rows are interleaved instead, and
+// stored as one vector.
 //
 // The annotation transpose_accesses says in which loops, and how large squares may be. While code of such a loop is
 // emitted, accesses of single elements are noted. Those of one buffer that follow each other in a basic block, with no
