@@ -22,6 +22,13 @@ bool multiplies(const target::Target& target, target::Precision precision) {
          (precision == target::Precision::kBF16 && (features.avx512_bf16 || features.amx_bf16));
 }
 
+// A vector of results; of bytes a row of a tile, where the target multiplies tiles of them.
+int64_t channel_block(const target::Target& target, bool bytes) {
+  constexpr int64_t kTileRow = 64;
+  const target::CpuFeatures& features = target.cpu.features;
+  return bytes && features.amx_tile && features.amx_int8 ? kTileRow : std::max<int64_t>(target.cpu.vector_bits / 32, 4);
+}
+
 Result<void> check_tunable(const target::Target& target) {
   if (!codegen::has_llvm())
     return make_error(ErrorClass::kEnvironment,
@@ -93,7 +100,7 @@ const Backend kCpu = {
     .search_model = "mlp",
     .by_threads = true,
     .runs_unscheduled = true,
-    .channel_block = [](const target::Target& t) { return std::max<int64_t>(t.cpu.vector_bits / 32, 4); },
+    .channel_block = channel_block,
     .compile = compile,
     .payload = &kObjects,
     .isa = isa,

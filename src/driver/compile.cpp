@@ -51,7 +51,8 @@ std::optional<graph::LayoutModel> layout_model(Layouts layouts, const target::Ta
   const backend::Backend& backend = backend::backend_of(target);
   if (layouts == Layouts::kPlain || backend.channel_block == nullptr) return std::nullopt;
   graph::LayoutModel model;
-  model.block = backend.channel_block(target);
+  model.block = backend.channel_block(target, false);
+  model.byte_block = backend.channel_block(target, true);
   const target::CoreModel& core = target::core_model(target);
   model.plain_efficiency = core.plain_convolution_share;
   model.depthwise = {core.depthwise_share, core.depthwise_long_rows, core.depthwise_half_row, core.depthwise_cap,
@@ -67,7 +68,7 @@ std::optional<graph::LayoutModel> layout_model(Layouts layouts, const target::Ta
 std::optional<graph::LayoutModel> byte_layouts(const target::Target& target) {
   if (!target.cuda.features.mma_m16n8k16) return std::nullopt;
   graph::LayoutModel model;
-  model.block = 32;
+  model.block = model.byte_block = 32;
   model.plain_efficiency = 0.6;
   return model;
 }

@@ -110,9 +110,9 @@ class LayoutPass {
     return node.op == Op::kConv && is_byte(graph_.value(node.inputs[0]).dtype);
   }
   // Channels side by side of a tensor with this many; 1: it cannot be blocked. Products of 8 bits read groups of
-  // neighbors, so that half and quarter blocks pay, too.
+  // neighbors, so that smaller blocks pay, too.
   int64_t block_of(int64_t channels) const {
-    int64_t block = model_.block;
+    int64_t block = multiplies_bytes_ ? model_.byte_block : model_.block;
     while (multiplies_bytes_ && block > kByteGroup && channels % block != 0) block /= 2;
     return channels % block == 0 ? block : 1;
   }
@@ -184,10 +184,8 @@ class LayoutPass {
       answers.out = depthwise ? answers.in : add_question(shape(node.output));
       // Blocks that are not whole vectors serve products of 8 bits only.
       const bool bytes = is_byte_product(node);
-      if (!bytes && (block_of(channels) != model_.block || block_of(filters) != model_.block)) {
-        if (block_of(channels) != model_.block) questions_[*answers.in].blocked += kNever;
-        if (block_of(filters) != model_.block) questions_[*answers.out].blocked += kNever;
-      }
+      if (!bytes && block_of(channels) % model_.block != 0) questions_[*answers.in].blocked += kNever;
+      if (!bytes && block_of(filters) % model_.block != 0) questions_[*answers.out].blocked += kNever;
       // Neighbors along the sum that are apart in memory cannot be multiplied at once.
       if (bytes) plain_work *= kByteGroup;
       for (size_t q : {*answers.in, *answers.out}) {

@@ -27,6 +27,7 @@ namespace tcc::space {
 namespace {
 
 constexpr int64_t kMostVectors = 4;  // of a block of channels
+constexpr int64_t kMostBytes = 64;   // of one of bytes
 constexpr int64_t kMaxBlocks = 4, kMaxPositions = 14;
 constexpr double kWorthTrying = 1.3;  // cycles of a tile, in those of the cheapest
 constexpr size_t kMaxTiles = 5;
@@ -80,7 +81,9 @@ std::optional<BlockedConvolution> find_blocked(const Kernel& k, const target::Ta
   if (!has_lanes || c.reduce.size() < 2) return std::nullopt;
   // The channels of a plain result with one position are neighbors, too, and are not a block.
   const int64_t lanes = vector_lanes(target, k.buffer(nest->store->buffer)->type);
-  if (nest->extents[c.lanes] > kMostVectors * lanes) return std::nullopt;
+  const bool bytes = type_bytes(k.buffer(x.load->buffer)->type) == 1;
+  if (nest->extents[c.lanes] > (bytes ? std::max(kMostBytes, kMostVectors * lanes) : kMostVectors * lanes))
+    return std::nullopt;
   if (positions.empty()) {  // an image of one position
     const auto one = std::find_if(c.outer.rbegin(), c.outer.rend(), [&](size_t i) { return !nest->reduce[i]; });
     if (one == c.outer.rend()) return std::nullopt;

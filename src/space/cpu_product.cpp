@@ -20,17 +20,27 @@ Id read_buffer(const Schedule& s, BlockRv block, int read) {
 }
 
 // The copy of an operand with zeros around it: a pass of its own, by vectors, since the product reads each element
-// several times.
-bool copy_by_vectors(Schedule& s, BlockRv block, Id padded) {
+// several times. `row_dims`: innermost dimensions that one thread copies.
+bool copy_by_vectors(Schedule& s, BlockRv block, Id padded, size_t row_dims) {
   constexpr int64_t kVector = 64;
   for (BlockRv copy : s.get_producers(block)) {
     if (schedule::written_buffer(s.kernel(), s.id(copy)) != padded) continue;
     const int64_t row = int_value(s.kernel().buffer(padded)->shape.back());
     std::vector<LoopRv> loops = s.get_loops(copy);
-    if (!s.ok() || loops.size() < 2) return false;
+    if (!s.ok() || loops.size() <= row_dims) return false;
     s.vectorize(s.split(loops.back(), {ExprRv{}, lit(std::gcd(row, kVector))}).back());
-    loops.pop_back();
+    loops.resize(loops.size() - row_dims);
     fuse_parallel(s, loops);
+  }
+  return s.ok();
+}
+
+// What makes what the copy reads, the padding of a convolution, becomes part of the copy.
+bool inline_what_is_copied(Schedule& s, BlockRv block, Id copied) {
+  for (BlockRv copy : s.get_producers(block)) {
+    if (schedule::written_buffer(s.kernel(), s.id(copy)) != copied) continue;
+    for (std::vector<BlockRv> before = s.get_producers(copy); s.ok() && !before.empty(); before = s.get_producers(copy))
+      s.compute_inline(before[0]);
   }
   return s.ok();
 }
@@ -62,6 +72,30 @@ bool inline_copy(Schedule& s, BlockRv block) {
   const Id written = schedule::written_buffer(s.kernel(), s.id(copies[0]));
   if (s.kernel().buffer(written)->role == BufferRole::kTemp) s.compute_inline(copies[0]);
   return s.ok();
+}
+
+// The order of B's dimensions in its packed form, and the parts of them that are innermost.
+struct LayoutOfB {
+  std::vector<int32_t> order;
+  std::array<std::pair<int32_t, int64_t>, 2> tiles;
+};
+// What the sum runs over is behind n, k last: panels of columns are whole, in the order in which a tile reads them.
+LayoutOfB layout_of_b(const Schedule& s, const CpuProductNest& p, BlockRv block, int64_t columns, int64_t group) {
+  const Id id = read_buffer(s, block, p.b);
+  const auto b = std::find_if(p.nest.operands.begin(), p.nest.operands.end(),
+                              [&](const analysis::Operand& o) { return o.load->buffer == id; });
+  const auto rank = static_cast<int32_t>(b->load->indices.size());
+  std::vector<int32_t> sums;
+  for (size_t i = 0; i < p.nest.extents.size(); ++i)
+    if (p.nest.reduce[i] && i != p.k && b->dim[i] >= 0) sums.push_back(b->dim[i]);
+  sums.push_back(b->dim[p.k]);
+  LayoutOfB out;
+  for (int32_t d = 0; d < rank; ++d)
+    if (d != b->dim[p.n] && std::find(sums.begin(), sums.end(), d) == sums.end()) out.order.push_back(d);
+  out.order.push_back(b->dim[p.n]);
+  out.order.insert(out.order.end(), sums.begin(), sums.end());
+  out.tiles = {{{b->dim[p.n], columns}, {b->dim[p.k], group}}};
+  return out;
 }
 
 }  // namespace
@@ -97,19 +131,20 @@ bool pack_operands(Schedule& s, const CpuProductNest& p, BlockRv block, std::spa
   std::vector<int64_t> padding(multiples.begin(), multiples.end());
   padding.push_back(1);  // constants grow ahead
   const Id a = read_buffer(s, block, p.a);
+  const LayoutOfB layout = layout_of_b(s, p, block, columns, group);
+  const bool window = std::count(p.nest.reduce.begin(), p.nest.reduce.end(), true) > 1;
+  bool result_grows = false;
+  for (size_t i = 0; i < multiples.size(); ++i)
+    result_grows |= !p.nest.reduce[i] && p.nest.extents[i] % multiples[i] != 0;
   if (grows) s.pad_einsum(block, padding);
   if (!s.ok()) return false;
-  if (const Id padded = read_buffer(s, block, p.a); padded != a && !copy_by_vectors(s, block, padded)) return false;
-  const bool result_grows = p.nest.extents[p.m] % multiples[p.m] != 0 || p.nest.extents[p.n] % multiples[p.n] != 0;
+  const Id padded = read_buffer(s, block, p.a);
+  if (window && !inline_what_is_copied(s, block, padded)) return false;
+  if ((padded != a || window) && !copy_by_vectors(s, block, padded, window ? 2 : 1)) return false;
   if (result_grows && !inline_copy(s, block)) return false;
   const Buffer* b = s.kernel().buffer(read_buffer(s, block, p.b));
   if (b->role == BufferRole::kInput) s.cache_read(block, p.b, Scope::kWorkspace);
-  const auto rank = static_cast<int32_t>(b->shape.size());
-  std::vector<int32_t> order;
-  for (int32_t d = 0; d + 2 < rank; ++d) order.push_back(d);
-  order.insert(order.end(), {rank - 1, rank - 2});
-  s.transform_layout(block, p.b, order,
-                     std::array<std::pair<int32_t, int64_t>, 2>{{{rank - 1, columns}, {rank - 2, group}}});
+  s.transform_layout(block, p.b, layout.order, layout.tiles);
   return s.ok() && interleave_by_vectors(s, block, read_buffer(s, block, p.b), columns, group);
 }
 

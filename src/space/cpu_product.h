@@ -31,8 +31,9 @@ std::optional<NaiveNest> sum_of_products(const ir::Kernel& k, const ir::Block& b
 // nullopt: its operands are not stored like that.
 std::optional<CpuProductNest> as_product(const ir::Kernel& k, const NaiveNest& nest);
 
-// Extents that are multiples of these, one for each iterator, padded with zeros; B in panels of `columns` with groups
-// of k side by side, ahead where it is a constant. Whether the schedule allows it.
+// Extents that are multiples of these, one for each iterator, padded with zeros, and the padding of a convolution's
+// input, in a copy in front of the nest; B in panels of `columns` with groups of k side by side, ahead where it is a
+// constant. Whether the schedule allows it.
 bool pack_operands(Schedule& s, const CpuProductNest& p, BlockRv block, std::span<const int64_t> multiples,
                    int64_t columns, int64_t group);
 // What reads the result does so while the tile, the body of `at`, is in the first cache. Left alone where that is

@@ -85,6 +85,30 @@ target::Target with_vnni() {
   return t;
 }
 
+target::Target with_vnni_and_tiles() {
+  target::Target t = with_vnni();
+  t.name = "with VNNI and AMX";
+  t.cpu.features.amx_tile = t.cpu.features.amx_int8 = true;
+  return t;
+}
+
+// The tiles' products that the programs' first draws call.
+std::vector<int64_t> tile_products(const task::Task& t, const target::Target& target) {
+  std::vector<int64_t> out;
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+    auto arena = std::make_shared<Arena>();
+    auto k = schedule::replay(trace, trace.decisions, t.kernel, arena);
+    REQUIRE(k.has_value());
+    out.push_back(0);
+    ir::visit(k->root, [&](ir::Stmt s) {
+      const auto* call = ir::as<ir::InstrCall>(s);
+      out.back() += call != nullptr && ir::instruction(call->instr).name.starts_with("amx.tdp");
+      return true;
+    });
+  }
+  return out;
+}
+
 // Programs whose first draw calls an instruction.
 int64_t count_calls(const task::Task& t, const target::Target& target) {
   int64_t count = 0;
@@ -148,6 +172,62 @@ TEST_CASE("convolutions of bytes compute what the naive nest computes") {
                            .block_out = 16,
                            .zero = 131};
   for (const target::Target& target : targets) CHECK(check_draws(make_task(depthwise), target) > 0);
+}
+
+TEST_CASE("convolutions of bytes on tiles compute what the naive nest computes") {
+  const target::Target target = with_vnni_and_tiles();
+  const std::vector<ByteConv> shapes = {
+      // Rows that are whole tiles, two of them; channels that fill a tile.
+      {.channels = 64,
+       .filters = 64,
+       .size = {4, 16},
+       .kernel = {3, 3},
+       .pad = 1,
+       .block_in = 64,
+       .block_out = 64,
+       .zero = 131},
+      // Neither positions nor channels nor filters fill a tile.
+      {.channels = 64, .filters = 48, .size = {5, 21}, .kernel = {3, 3}, .pad = 1, .block_in = 32, .block_out = 16},
+      // Positions that a stride leaves out, and few of them.
+      {.channels = 128,
+       .filters = 32,
+       .size = {9, 11},
+       .kernel = {3, 3},
+       .stride = 2,
+       .pad = 1,
+       .block_in = 64,
+       .block_out = 32,
+       .zero = 7},
+      {.channels = 64, .filters = 64, .size = {14, 13}, .kernel = {1, 1}, .stride = 2, .block_in = 64, .block_out = 64},
+      // One and three dimensions.
+      {.channels = 64,
+       .filters = 64,
+       .size = {37},
+       .kernel = {5},
+       .pad = 2,
+       .block_in = 64,
+       .block_out = 32,
+       .zero = 255},
+      {.channels = 64,
+       .filters = 64,
+       .size = {3, 4, 17},
+       .kernel = {2, 3, 3},
+       .pad = 1,
+       .block_in = 64,
+       .block_out = 64,
+       .left = DType::kI8}};
+  for (const ByteConv& shape : shapes) {
+    const task::Task t = make_task(shape);
+    INFO(t.workload);
+    CHECK(check_draws(t, target) > 0);
+    const std::vector<int64_t> products = tile_products(t, target);
+    CHECK(std::count(products.begin(), products.end(), 0) < static_cast<std::ptrdiff_t>(products.size()));
+  }
+  // Vectors multiply where tiles would hold padding for the most part.
+  const task::Task thin = make_task(
+      {.channels = 4, .filters = 16, .size = {9, 9}, .kernel = {3, 3}, .pad = 1, .block_in = 4, .block_out = 16});
+  for (int64_t products : tile_products(thin, target)) CHECK(products == 0);
+  CHECK(count_calls(thin, target) > 0);
 }
 
 TEST_CASE("products of bytes compute what the naive nest computes") {

@@ -103,8 +103,9 @@ struct Backend {
   bool predicts = false;          // the prior's scores mean seconds: programs are predicted where nothing can run
   bool by_threads = false;        // programs run on a number of the host's threads, which records name
   bool runs_unscheduled = false;  // plain loops run on it: speed-ups are measured against them
-  // Adjacent channels of a blocked layout; nullptr: tensors keep the model's layout.
-  int64_t (*channel_block)(const target::Target&) = nullptr;
+  // Adjacent channels of a blocked layout, at most where convolutions multiply bytes; nullptr: tensors keep the model's
+  // layout.
+  int64_t (*channel_block)(const target::Target&, bool bytes) = nullptr;
   double trials_per_second = 4;  // that a limit of time is sure to allow: large kernels on two cores (tuned)
   int64_t measuring_cores = 0;   // of the host that are busy while a program is timed
   // The default schedule of a task is the prior's best of a population of draws and of further generations.

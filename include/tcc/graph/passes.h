@@ -102,7 +102,8 @@ struct LayoutModel {
   struct Depthwise {
     double share = 1, long_rows = 1, half_row = 0, cap = 1, strided = 1;
   };
-  int64_t block = 16;               // channels side by side: one vector, or two; fewer of bytes (assign_layouts)
+  int64_t block = 16;               // channels side by side: one vector, or two
+  int64_t byte_block = 16;          // where convolutions multiply bytes, at most: see assign_layouts
   double flops_per_second = 1e11;   // of a well-shaped convolution
   double bytes_per_second = 1e10;   // of copying between layouts
   double plain_efficiency = 0.8;    // share of the peak that a convolution of plain operands reaches, by estimate,
@@ -115,8 +116,8 @@ struct LayoutModel {
 
 // Decides for every convolution, pool and elementwise operator between them whether its channels are plain (NCHW) or
 // blocked (NCHW16c): the cheapest assignment of the chain by LayoutModel, conversions counted. Conversions are Reshape
-// and Transpose nodes; neighbors that agree have none. Where convolutions multiply bytes, channels that whole blocks do
-// not divide have blocks of half as many, or a quarter. Returns how many convolutions are blocked.
+// and Transpose nodes; neighbors that agree have none. Where convolutions multiply bytes, channels that byte_block
+// does not divide have blocks of half as many, as often as it takes, of four at the least. Returns how many convolutions are blocked.
 int64_t assign_layouts(Graph& graph, const LayoutModel& model);
 
 struct OptimizeOptions {

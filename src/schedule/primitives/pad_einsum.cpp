@@ -4,8 +4,10 @@
 // zeros, which whatever lays out the data ahead leaves. Zeros add nothing to a sum as long as every factor of a term
 // along the padded reduction is one of the padded operands: zero times a foreign factor might be zero times infinity.
 #include <map>
+#include <set>
 
 #include "common.h"
+#include "tcc/ir/interval.h"
 
 namespace tcc::schedule {
 namespace {
@@ -117,23 +119,46 @@ class Padder {
     return {};
   }
 
-  // Empty: nothing grows.
+  // Empty: nothing grows. A dimension read at one iterator grows with it. One read at a sum of them, the window of a
+  // convolution, gets room for the places that the new extents reach.
   Legal<std::vector<Expr>> padded_shape(Id id, std::span<const Expr> indices) {
     const Buffer* buffer = edit_.k.buffer(id);
-    std::optional<std::vector<int>> plain = plain_indices(block_, indices);
-    if (!plain) return reject(RejectReason::kNotAffine, describe(edit_.k, id) + " is read at computed indices");
     std::vector<Expr> shape(buffer->shape.begin(), buffer->shape.end());
+    std::set<size_t> seen;
     bool grows = false;
     for (size_t d = 0; d < shape.size(); ++d) {
-      if ((*plain)[d] < 0 || !grown(static_cast<size_t>((*plain)[d]))) continue;
-      auto i = static_cast<size_t>((*plain)[d]);
-      if (!is_int(shape[d], extent(i)))
-        return reject(RejectReason::kRegionCover, describe(edit_.k, id) + " is larger than its iterator");
-      shape[d] = edit_.b.integer(target(i));
+      std::vector<size_t> moved_by;
+      for (size_t i = 0; i < block_.iters.size(); ++i)
+        if (mentions(indices[d], block_.iters[i].id)) moved_by.push_back(i);
+      for (size_t i : moved_by)
+        if (grown(i) && !seen.insert(i).second)
+          return reject(RejectReason::kNotAffine, describe(edit_.k, id) + " is read at computed indices");
+      if (std::none_of(moved_by.begin(), moved_by.end(), [&](size_t i) { return grown(i); })) continue;
+      TCC_TRY(const int64_t needed,
+              as<Var>(indices[d]) != nullptr ? whole(id, shape[d], moved_by[0]) : reached(id, indices[d], moved_by));
+      if (is_int(shape[d]) && needed <= int_value(shape[d])) continue;
+      shape[d] = edit_.b.integer(needed);
       grows = true;
     }
     if (!grows) shape.clear();
     return shape;
+  }
+  Legal<int64_t> whole(Id id, Expr have, size_t i) const {
+    if (is_int(have, extent(i))) return target(i);
+    return reject(RejectReason::kRegionCover, describe(edit_.k, id) + " is larger than its iterator");
+  }
+  // One above the largest index. What lies outside of the data is zero, and is read for results that are dropped: so no
+  // term along a sum may grow.
+  Legal<int64_t> reached(Id id, Expr index, std::span<const size_t> moved_by) const {
+    bool along_sum = false;
+    for (size_t i : moved_by) along_sum |= grown(i) && block_.iters[i].kind != IterKind::kSpatial;
+    const Interval reach = interval_of(index, [&](Id v) {
+      for (size_t i : moved_by)
+        if (block_.iters[i].id == v) return Interval{0, target(i) - 1};
+      return Interval{};
+    });
+    if (!along_sum && reach.known() && reach.low >= 0) return reach.high + 1;
+    return reject(RejectReason::kNotAffine, describe(edit_.k, id) + " is read at computed indices");
   }
   const Buffer* add_padded(Id id, std::span<const Expr> shape) {
     return edit_.add_temporary(*edit_.k.buffer(id), name_hint(edit_.k, id) + "_padded", Scope::kWorkspace, shape);
