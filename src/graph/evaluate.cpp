@@ -1,4 +1,4 @@
-// Constants folded exactly: integer arithmetic with overflow checks, and the operators that only move bytes.
+// Constants folded exactly: integer arithmetic, and the operators that only move bytes.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -14,32 +14,23 @@ namespace {
 constexpr int64_t kAlwaysFold = int64_t{1} << 20;
 constexpr int64_t kNeverFold = int64_t{1} << 31;
 
-// i64 is the type of shapes and positions, whose overflow is an error of the model. Others wrap around, as in kernels.
+// Wraps around, as kernels do. A shape that came of it is refused where it is one.
 Result<int64_t> apply(Op op, int64_t a, int64_t b, DType dtype) {
-  int64_t r = 0;
-  bool overflow = false;
+  const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
   switch (op) {
     case Op::kAdd:
-      overflow = __builtin_add_overflow(a, b, &r);
-      break;
+      return static_cast<int64_t>(x + y);
     case Op::kSub:
-      overflow = __builtin_sub_overflow(a, b, &r);
-      break;
+      return static_cast<int64_t>(x - y);
     case Op::kMul:
-      overflow = __builtin_mul_overflow(a, b, &r);
-      break;
+      return static_cast<int64_t>(x * y);
     case Op::kDiv:
       if (b == 0) return input_error("integer division by zero");
-      if (dtype == DType::kU64) return static_cast<int64_t>(static_cast<uint64_t>(a) / static_cast<uint64_t>(b));
-      overflow = a == INT64_MIN && b == -1;
-      if (!overflow) r = a / b;
-      break;
+      if (dtype == DType::kU64) return static_cast<int64_t>(x / y);
+      return b == -1 ? static_cast<int64_t>(0 - x) : a / b;
     default:
       TCC_UNREACHABLE();
   }
-  if (overflow && dtype == DType::kI64)
-    return input_error("{} of {} and {} overflows {}", op_name(op), a, b, dtype_name(dtype));
-  return r;
 }
 
 void store_integer(std::byte* at, DType dtype, int64_t value) {

@@ -75,9 +75,12 @@ double place_of(const AxisTable& t, const ResizeOptions& o, bool smooth, int64_t
 }
 
 int64_t nearest_place(const std::string& mode, double x) {
+  // Places this close to the middle of two elements are there, as for ONNX Runtime: the rest is a rounding error.
+  constexpr double kOfTheMiddle = 1e-6;
   double place = 0;
-  if (mode == "round_prefer_floor") place = std::ceil(x - 0.5);
-  if (mode == "round_prefer_ceil") place = std::floor(x + 0.5);
+  const bool middle = std::fabs(x - std::floor(x) - 0.5) < kOfTheMiddle;
+  if (mode == "round_prefer_floor") place = middle ? std::floor(x) : std::ceil(x - 0.5);
+  if (mode == "round_prefer_ceil") place = middle ? std::ceil(x) : std::floor(x + 0.5);
   if (mode == "floor") place = std::floor(x);
   if (mode == "ceil") place = std::ceil(x);
   return static_cast<int64_t>(place);

@@ -202,7 +202,7 @@ TEST_CASE("matrix products broadcast and take vectors") {
   CHECK((*out)[1].data[5 + 2] == Approx(in[1].data[15 + 2] + 10 * in[1].data[15 + 7] + 100 * in[1].data[15 + 12]));
 }
 
-TEST_CASE("integer constants fold exactly; overflow and division by zero are errors") {
+TEST_CASE("integer constants fold exactly; division by zero is an error") {
   auto fold = [](Op op, std::vector<int64_t> a, std::vector<int64_t> b) {
     Graph g;
     ValueId x = g.add_constant("a", DType::kI64, {static_cast<int64_t>(a.size())}, make_constant_i64(a));
@@ -217,12 +217,10 @@ TEST_CASE("integer constants fold exactly; overflow and division by zero are err
   int64_t big = (int64_t{1} << 62) + 1;
   CHECK(fold(Op::kAdd, {big, 2}, {1}) == std::vector<int64_t>{big + 1, 3});
   CHECK(fold(Op::kDiv, {7, -7}, {2}) == std::vector<int64_t>{3, -3});
-  CHECK(fold(Op::kMul, {big}, {4}).empty());
   CHECK(fold(Op::kDiv, {1}, {0}).empty());
-  CHECK(fold(Op::kDiv, {INT64_MIN}, {-1}).empty());
 }
 
-TEST_CASE("integers other than i64 wrap around where constants fold") {
+TEST_CASE("integers wrap around where constants fold") {
   auto fold = [](DType dtype, Op op, int64_t a, int64_t b) {
     Graph g;
     auto constant = [&](int64_t x) {
@@ -242,6 +240,9 @@ TEST_CASE("integers other than i64 wrap around where constants fold") {
   CHECK(fold(DType::kI8, Op::kDiv, -128, -1) == -128);
   CHECK(fold(DType::kU8, Op::kMul, 200, 3) == 88);
   CHECK(fold(DType::kI32, Op::kMul, INT32_MAX, 2) == -2);
+  CHECK(fold(DType::kI64, Op::kAdd, INT64_MAX, 1) == INT64_MIN);
+  CHECK(fold(DType::kI64, Op::kMul, (int64_t{1} << 62) + 1, 4) == 4);
+  CHECK(fold(DType::kI64, Op::kDiv, INT64_MIN, -1) == INT64_MIN);
   CHECK(static_cast<uint64_t>(fold(DType::kU64, Op::kSub, 0, 1)) == UINT64_MAX);
   CHECK(fold(DType::kU64, Op::kMul, INT64_MAX, 3) == INT64_MAX - 2);
   CHECK(fold(DType::kU64, Op::kDiv, -1, 2) == INT64_MAX);

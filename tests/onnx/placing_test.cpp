@@ -67,12 +67,13 @@ const TensorData kAbsent{{-1}, Ints{}};
 }  // namespace
 
 TEST_CASE("the nearest elements of Resize are those of places in single precision") {
-  const auto nearest = [](const char* coordinates, int64_t in, TensorData scales, TensorData sizes = {}) {
+  const auto nearest = [](const char* coordinates, int64_t in, TensorData scales, TensorData sizes,
+                          const char* mode = "floor") {
     const Spec resize{
         "Resize",
         {in},
         {kAbsent, scales, sizes},
-        {{"nearest_mode", std::string("floor")}, {"coordinate_transformation_mode", std::string(coordinates)}},
+        {{"nearest_mode", std::string(mode)}, {"coordinate_transformation_mode", std::string(coordinates)}},
         19};
     return result(resize);
   };
@@ -85,6 +86,13 @@ TEST_CASE("the nearest elements of Resize are those of places in single precisio
   CHECK(nearest("half_pixel", 4, scale(0.6F), kAbsent) == Doubles{0, 2});
   CHECK(nearest("asymmetric", 7, scale(0.6F), kAbsent) == Doubles{0, 1, 3, 5});
   CHECK(nearest("pytorch_half_pixel", 4, scale(2.2F), kAbsent) == Doubles{0, 0, 0, 1, 1, 2, 2, 2});
+  // Places of 6.4999995, 3.4999998 and 5.5000005 are the middle of two elements, and one of 22.499998 is not.
+  const auto size = [](int64_t n) { return TensorData{{1}, Ints{n}}; };
+  CHECK(nearest("asymmetric", 13, kAbsent, size(4), "round_prefer_ceil") == Doubles{0, 3, 7, 10});
+  CHECK(nearest("asymmetric", 7, kAbsent, size(2), "round_prefer_ceil") == Doubles{0, 4});
+  CHECK(nearest("asymmetric", 11, kAbsent, size(26), "round_prefer_floor")[13] == 5);
+  CHECK(nearest("half_pixel", 14, kAbsent, size(1), "round_prefer_ceil") == Doubles{7});
+  CHECK(nearest("asymmetric", 30, kAbsent, size(4), "round_prefer_ceil") == Doubles{0, 8, 15, 22});
 }
 
 TEST_CASE("Resize: modes, coordinates, sizes, axes") {

@@ -171,6 +171,8 @@ class Maker:
         arrays = [np.asarray(r) for r in results]
         all_exact = all(k.exact for k in inputs)
         finite_inputs = all(k.dtype not in FLOATS or np.isfinite(k.data).all() for k in inputs)
+        if op == "MaxPool" and len(arrays) > 1 and (arrays[1] < 0).any():
+            return None  # positions of windows beyond the input
         for r in arrays:
             if r.size > LIMIT or r.size == 0 or r.ndim > 6 or r.dtype not in (*FLOATS, *INTEGERS, BOOL):
                 return None
@@ -402,7 +404,8 @@ def reduce(m):
     picks = op in ("ReduceMax", "ReduceMin")
     if picks and x.dtype in FLOATS and np.isnan(x.data).any():
         return  # over all axes ONNX Runtime loses NaN, over some it keeps it
-    if x.dtype in INTEGERS and np.abs(x.data.astype(F64)).sum() > 2**24:
+    power = 2 if op in ("ReduceL2", "ReduceSumSquare") else 1
+    if x.dtype in INTEGERS and (np.abs(x.data.astype(F64)) ** power).sum() > 2**24:
         return  # it adds integers in other types
     if op == "ReduceProd" and x.dtype in INTEGERS and np.abs(np.prod(np.maximum(np.abs(x.data.astype(F64)), 1))) > 2**30:
         return
