@@ -18,8 +18,7 @@
 // search/choose decides which of the records is built; before that driver/in_model compares the fastest programs of
 // tasks on a CPU once more, inside of the model.
 //
-// Everything that a round depends on is in the store when it begins, so an interrupted run continues with the same
-// proposals.
+// A round depends only on what the store holds when it begins: an interrupted run continues with the same proposals.
 #include "tcc/search/search.h"
 
 #include <algorithm>

@@ -35,7 +35,7 @@ bool copy_by_vectors(Schedule& s, BlockRv block, Id padded, size_t row_dims) {
   return s.ok();
 }
 
-// What makes what the copy reads, the padding of a convolution, becomes part of the copy.
+// The blocks in front of the copy, such as the padding of a convolution, become part of it.
 bool inline_what_is_copied(Schedule& s, BlockRv block, Id copied) {
   for (BlockRv copy : s.get_producers(block)) {
     if (schedule::written_buffer(s.kernel(), s.id(copy)) != copied) continue;

@@ -117,7 +117,8 @@ struct LayoutModel {
 // Decides for every convolution, pool and elementwise operator between them whether its channels are plain (NCHW) or
 // blocked (NCHW16c): the cheapest assignment of the chain by LayoutModel, conversions counted. Conversions are Reshape
 // and Transpose nodes; neighbors that agree have none. Where convolutions multiply bytes, channels that byte_block
-// does not divide have blocks of half as many, as often as it takes, of four at the least. Returns how many convolutions are blocked.
+// does not divide have blocks of half as many, as often as it takes, of four at the least. Returns how many
+// convolutions are blocked.
 int64_t assign_layouts(Graph& graph, const LayoutModel& model);
 
 struct OptimizeOptions {

@@ -147,7 +147,7 @@ class Padder {
     if (is_int(have, extent(i))) return target(i);
     return reject(RejectReason::kRegionCover, describe(edit_.k, id) + " is larger than its iterator");
   }
-  // One above the largest index. What lies outside of the data is zero, and is read for results that are dropped: so no
+  // One above the largest index. Places outside of the data are zero, and are read for results that are dropped: so no
   // term along a sum may grow.
   Legal<int64_t> reached(Id id, Expr index, std::span<const size_t> moved_by) const {
     bool along_sum = false;
