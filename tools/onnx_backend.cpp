@@ -181,7 +181,8 @@ std::string compare_bounded(const package::TensorSpec& spec, const graph::Consta
   double folded = 0;
   for (int64_t i = 0; graph::is_float(spec.dtype) && i < count; ++i) {
     const double v = std::fabs(graph::constant_element(expected.constant, spec.dtype, i));
-    if (std::isfinite(v)) folded = std::max(folded, (all ? kOfAll : kOfSome) * graph::unit_roundoff(spec.dtype) * v);
+    const double unit = std::max(graph::unit_roundoff(spec.dtype), all ? graph::unit_roundoff(graph::DType::kF32) : 0);
+    if (std::isfinite(v)) folded = std::max(folded, (all ? kOfAll : kOfSome) * unit * v);
   }
   for (int64_t i = 0; i < count; ++i) {
     const double own = graph::constant_element(actual, spec.dtype, i);

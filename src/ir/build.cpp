@@ -375,13 +375,6 @@ void split_sides(Builder& builder, Expr difference, Expr& left, Expr& right) {
   right = builder.sum(-d.constant, negative.view());
 }
 
-// Numbers of a tensor may be the greatest there is; those of loops and extents never are.
-bool reads_tensor(Expr e) {
-  if (e->kind == ExprKind::kVar || e->kind == ExprKind::kIntConst) return false;
-  bool reads = false;
-  visit_loads(e, [&](const Load&) { reads = true; });
-  return reads;
-}
 }  // namespace
 
 Expr Builder::lt(Expr a, Expr b) {

@@ -20,6 +20,13 @@ void visit_loads(Expr e, FunctionRef<void(const Load&)> f) {
     return true;
   });
 }
+bool reads_tensor(Expr e) {
+  if (e->kind == ExprKind::kVar || e->kind == ExprKind::kIntConst) return false;
+  bool reads = false;
+  visit_loads(e, [&](const Load&) { reads = true; });
+  return reads;
+}
+
 void visit_loads(Stmt s, FunctionRef<void(const Load&)> f) {
   visit_roots(s, [&](Expr root) { visit_loads(root, f); });
 }

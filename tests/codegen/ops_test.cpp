@@ -225,6 +225,31 @@ TEST_CASE("casts of floats with bounds do not saturate again, and NaN becomes a 
       }
 }
 
+TEST_CASE("sums and products of 64-bit numbers of tensors wrap around before they are compared", "[codegen]") {
+  Nest t;
+  constexpr int64_t n = 16;
+  const ir::Buffer *x = t.input("x", Type::kI64, {n}), *z = t.input("z", Type::kI64, {n}),
+                   *y = t.output("y", Type::kI64, {3, n});
+  const auto sign = [&](ir::Expr e) {
+    return t.b().select(t.b().lt(t.b().cast(e, Type::kF64), t.b().constant(0, Type::kF64)), t.i(-1), t.i(1));
+  };
+  ir::Stmt root = t.loop(n, LoopKind::kVectorized, [&](ir::Expr i) {
+    ir::Expr a = t.load(x, {i}), d = t.load(z, {i});
+    return t.seq({t.store(y, {t.i(0), i}, sign(t.b().add(a, a))), t.store(y, {t.i(1), i}, sign(t.b().add(a, d))),
+                  t.store(y, {t.i(2), i}, sign(t.b().mul(a, d)))});
+  });
+  Aligned<int64_t> a(n), d(n), out(3 * n);
+  for (int64_t i = 0; i < n; ++i) a[i] = i % 2 == 0 ? INT64_MAX - i : INT64_MIN + i, d[i] = i + 3;
+  compile(t.lowered(root)).run({a.data(), d.data(), out.data()});
+  const auto wrapped_sign = [](uint64_t v) { return static_cast<int64_t>(v) < 0 ? -1 : 1; };
+  for (int64_t i = 0; i < n; ++i) {
+    const auto p = static_cast<uint64_t>(a[i]), q = static_cast<uint64_t>(d[i]);
+    CHECK(out[i] == wrapped_sign(p + p));
+    CHECK(out[n + i] == wrapped_sign(p + q));
+    CHECK(out[2 * n + i] == wrapped_sign(p * q));
+  }
+}
+
 TEST_CASE("index arithmetic on negative numbers", "[codegen]") {
   Nest t;
   int64_t n = 40;

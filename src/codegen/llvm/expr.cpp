@@ -97,6 +97,7 @@ Val Emitter::eval(ir::Expr e) {
     case ExprKind::kSum:
       return eval_sum(*ir::as<ir::Sum>(e));
     case ExprKind::kProd: {
+      const bool never_wraps = !ir::reads_tensor(e);
       Val product = {};
       for (ir::Expr f : ir::as<ir::Prod>(e)->factors) {
         Val v = eval(f);
@@ -105,7 +106,7 @@ Val Emitter::eval(ir::Expr e) {
           continue;
         }
         unify(product, v);
-        product.v = b_.CreateMul(product.v, v.v, "", false, true);
+        product.v = b_.CreateMul(product.v, v.v, "", false, never_wraps);
       }
       return product;
     }
@@ -130,16 +131,17 @@ Val Emitter::eval(ir::Expr e) {
 Val Emitter::eval_sum(const ir::Sum& e) {
   Value* same = b_.getInt64(static_cast<uint64_t>(e.constant));
   Value* lanes = nullptr;
+  const bool never_wraps = !ir::reads_tensor(&e);
   for (const ir::Term& t : e.terms) {
     Val v = eval(t.atom);
     if (t.coefficient != 1)
       v.v = b_.CreateMul(v.v, llvm::ConstantInt::get(v.v->getType(), static_cast<uint64_t>(t.coefficient), true), "",
-                         false, true);
+                         false, never_wraps);
     Value*& sum = v.vec ? lanes : same;
-    sum = sum == nullptr ? v.v : b_.CreateAdd(sum, v.v, "", false, true);
+    sum = sum == nullptr ? v.v : b_.CreateAdd(sum, v.v, "", false, never_wraps);
   }
   if (lanes == nullptr) return {same, false};
-  return {b_.CreateAdd(lanes, lanes_of({same, false}), "", false, true), true};
+  return {b_.CreateAdd(lanes, lanes_of({same, false}), "", false, never_wraps), true};
 }
 
 Val Emitter::eval_binary(const ir::Binary& e) {
