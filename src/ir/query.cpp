@@ -20,15 +20,15 @@ void visit_loads(Expr e, FunctionRef<void(const Load&)> f) {
     return true;
   });
 }
+void visit_loads(Stmt s, FunctionRef<void(const Load&)> f) {
+  visit_roots(s, [&](Expr root) { visit_loads(root, f); });
+}
+
 bool reads_tensor(Expr e) {
   if (e->kind == ExprKind::kVar || e->kind == ExprKind::kIntConst) return false;
   bool reads = false;
   visit_loads(e, [&](const Load&) { reads = true; });
   return reads;
-}
-
-void visit_loads(Stmt s, FunctionRef<void(const Load&)> f) {
-  visit_roots(s, [&](Expr root) { visit_loads(root, f); });
 }
 
 bool loads_from(Expr e, Id buffer) {

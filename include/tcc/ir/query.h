@@ -26,7 +26,8 @@ inline bool mentions(Expr e, Id id) {
 // Every load, also those in the indices and predicates of others.
 void visit_loads(Expr e, FunctionRef<void(const Load&)> f);
 void visit_loads(Stmt s, FunctionRef<void(const Load&)> f);
-// Numbers of a tensor may be the greatest there is and wrap around; those of loops and extents never do.
+// Whether a load is in it. Numbers of a tensor may be the greatest of their type, and sums of them wrap around; those
+// of loops and extents never do.
 bool reads_tensor(Expr e);
 bool loads_from(Expr e, Id buffer);
 bool loads_from(Stmt s, Id buffer);
