@@ -13,7 +13,7 @@
 namespace tcc::record {
 namespace {
 
-// Fastest first, disturbed times last; among equals the order stays.
+// Fastest first (is_faster); among equals the order stays.
 void keep_fastest(std::vector<Record>& records, int64_t count) {
   std::stable_sort(records.begin(), records.end(), is_faster);
   if (std::ssize(records) > count) records.resize(static_cast<size_t>(count));

@@ -37,6 +37,10 @@ ir::Legal<measure::Candidate> rebuild(const TaskState& state, const Known& known
 }
 
 // A program that is timed again, and its times.
+double comparable_seconds(const Known& known) {
+  return record::comparable_seconds(known.seconds, known.disturbed);
+}
+
 struct Contender {
   Known* known = nullptr;
   record::Record record;  // the one in the store
@@ -54,7 +58,8 @@ Result<std::vector<Contender>> choose_contenders(TaskState& state, const target:
                            ? kMaxContenders
                            : std::clamp<size_t>(state.known.size() / kTrialsForContender, 2, kMaxContenders);
   std::vector<const Known*> chosen = fastest_known(state.known, state.known.size());
-  std::stable_partition(chosen.begin(), chosen.end(), [](const Known* k) { return !k->disturbed; });
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [](const Known* x, const Known* y) { return comparable_seconds(*x) < comparable_seconds(*y); });
   if (chosen.size() > count) chosen.resize(count);
   if (chosen.size() < 2 || chosen[1]->seconds * (1 - kClearLead) > chosen[0]->seconds) return std::vector<Contender>();
   std::erase_if(chosen, [&](const Known* k) { return k->seconds * (1 - kInReach) > chosen[0]->seconds; });
@@ -135,8 +140,7 @@ Result<bool> time_in_turns(std::vector<Contender>& contenders, const Environment
   }
   std::erase_if(contenders, [](const Contender& c) { return c.failed.has_value(); });
   std::stable_sort(contenders.begin(), contenders.end(), [](const Contender& x, const Contender& y) {
-    if (x.known->disturbed != y.known->disturbed) return y.known->disturbed;
-    return x.known->seconds < y.known->seconds;
+    return comparable_seconds(*x.known) < comparable_seconds(*y.known);
   });
   return true;
 }

@@ -97,9 +97,8 @@ Result<std::vector<record::Record>> predictions(const task::Task& task, const ta
 
 std::string of_disturbed_time(const task::Task& task) {
   return fmt::format(
-      "{}: other programs disturbed its time, and no other program of the task has an undisturbed one; `tcc tune` "
-      "takes "
-      "it anew",
+      "{}: other programs disturbed its time, and no other program of the task has an undisturbed one that is near; "
+      "`tcc tune` takes it anew",
       task.workload);
 }
 

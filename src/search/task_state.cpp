@@ -67,7 +67,8 @@ void seed_from_predictions(TaskState& state, std::vector<record::Record> records
 bool take_best(TaskState& state, const record::Record& record) {
   if (record.status != record::Status::kOk || record.median <= 0) return false;
   const bool disturbed = record::is_disturbed(record);
-  if (state.best_seconds > 0 && (disturbed == state.best_disturbed ? record.median >= state.best_seconds : disturbed))
+  if (state.best_seconds > 0 && record::comparable_seconds(record.median, disturbed) >=
+                                    record::comparable_seconds(state.best_seconds, state.best_disturbed))
     return false;
   state.best_seconds = record.median;
   state.best_disturbed = disturbed;

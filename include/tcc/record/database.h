@@ -38,8 +38,8 @@ class Database {
  public:
   virtual ~Database() = default;
 
-  // By exact structure: the fastest `count` different programs of a task that were measured and are ok, fastest first,
-  // those with disturbed times (is_disturbed) behind all others.
+  // By exact structure: the fastest `count` different programs of a task that were measured and are ok, fastest
+  // first; disturbed times count as longer than they are (is_faster).
   // The newest record of a program on a number of threads is its verdict there; where one of its verdicts is "wrong" it
   // counts nowhere. threads 0 = whatever the number of threads.
   virtual Result<std::vector<Record>> fastest(uint64_t task, const Machine& machine, int64_t threads,

@@ -12,9 +12,17 @@ inline constexpr std::string_view kDisturbedStatistic = "fastest tenth";
 inline bool is_disturbed(const Record& record) {
   return record.statistic == kDisturbedStatistic;
 }
-// Is the time of `a` to be preferred over that of `b`? A disturbed time never is over one that is not.
+// The fastest tenth of disturbed samples may be below the median that a quiet machine shows: a disturbed time counts as
+// longer by this factor, so it loses to an undisturbed time that is near. It wins over one that is far behind: on a
+// busy machine the plain loops, whose samples are few and long, may be the only program that nothing disturbed.
+inline constexpr double kDisturbedAllowance = 2;
+// Seconds by which programs are compared, whether or not their times are disturbed.
+inline double comparable_seconds(double median, bool disturbed) {
+  return disturbed ? kDisturbedAllowance * median : median;
+}
+// Is the time of `a` to be preferred over that of `b`?
 inline bool is_faster(const Record& a, const Record& b) {
-  return is_disturbed(a) != is_disturbed(b) ? is_disturbed(b) : a.median < b.median;
+  return comparable_seconds(a.median, is_disturbed(a)) < comparable_seconds(b.median, is_disturbed(b));
 }
 
 }  // namespace tcc::record
