@@ -36,11 +36,11 @@ ir::Legal<measure::Candidate> rebuild(const TaskState& state, const Known& known
   return c;
 }
 
-// A program that is timed again, and its times.
 double comparable_seconds(const Known& known) {
   return record::comparable_seconds(known.seconds, known.disturbed);
 }
 
+// A program that is timed again, and its times.
 struct Contender {
   Known* known = nullptr;
   record::Record record;  // the one in the store
