@@ -17,16 +17,24 @@ namespace {
 constexpr double kTolerance = 1e-3;  // of an output's largest magnitude
 
 // A row that says whether the outputs agree; a difference is own's failure.
-void compare_outputs(const std::string& name, Contestant& own, const Contestant& peer, std::vector<Row>& rows) {
+void compare_outputs(const std::string& name, const NetworkBench& bench, const Result<std::string>& library,
+                     Contestant& own, const Contestant& peer, std::vector<Row>& rows) {
   if (!own.failure.empty() || !peer.failure.empty()) return;
   const Result<double> apart = disagreement(own, peer);
-  const bool agrees = apart && *apart <= kTolerance;
-  if (!apart)
+  std::string verdict = "agrees with ONNX Runtime";
+  if (!apart) {
     own.failure = apart.error().message;
-  else if (!agrees)
-    own.failure = fmt::format("the outputs differ by {:.3g} of their scale", *apart);
-  rows.push_back({name + " [difference]", apart ? *apart : NAN, "of the output's scale",
-                  agrees ? "agrees with ONNX Runtime" : "WRONG", 0, 0});
+  } else if (*apart > kTolerance) {
+    const Result<double> allowed = bench.allowed_difference(*library);
+    if (!allowed)
+      own.failure = allowed.error().message;
+    else if (*apart > *allowed)
+      own.failure = fmt::format("the outputs differ by {:.3g} of their scale, {:.3g} are allowed", *apart, *allowed);
+    else
+      verdict += fmt::format(": {:.3g} are allowed for what rounds to integers", *allowed);
+  }
+  if (!own.failure.empty()) verdict = "WRONG";
+  rows.push_back({name + " [difference]", apart ? *apart : NAN, "of the output's scale", verdict, 0, 0});
 }
 
 void add_times(const std::string& name, const Contestant& own, const Contestant& peer, std::vector<Row>& rows) {
@@ -65,7 +73,7 @@ void run_beside_peer(const NetworkBench& bench, const Network& network, int thre
   auto library = make_library(bench, network, threads);
   Contestant own = library ? bench.start_library(*library, threads, cpus) : failed(library.error());
   Contestant peer = bench.start_onnx_runtime(network, threads, cpus);
-  compare_outputs(name, own, peer, rows);
+  compare_outputs(name, bench, library, own, peer, rows);
   time_in_turns(own, peer, {.seconds = seconds});
   add_times(name, own, peer, rows);
 }
@@ -84,7 +92,7 @@ std::string checked(const NetworkBench& bench, const Network& network, std::vect
   if (!report->value("passed", false)) return "`tcc verify` failed";
   Contestant own = bench.start_library(*library, threads, cpus);
   const Contestant peer = bench.start_onnx_runtime(network, threads, cpus);
-  compare_outputs(network.name, own, peer, rows);
+  compare_outputs(network.name, bench, library, own, peer, rows);
   if (!own.failure.empty()) return own.failure;
   std::error_code none;
   std::filesystem::remove_all(std::filesystem::path(*library).parent_path(), none);

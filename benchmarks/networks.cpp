@@ -165,13 +165,22 @@ Result<std::string> NetworkBench::build(const Network& network, int threads,
   return out + "/libbench.so";
 }
 
-Result<nlohmann::json> NetworkBench::verify(const std::string& library) const {
+Result<nlohmann::json> NetworkBench::verify(const std::string& library, const std::vector<std::string>& options) const {
   const std::string out = folder_ + "/verify.json";
-  TCC_TRY(int status, run_tcc({"verify", library, "--json"}, out));
+  std::vector<std::string> words{"verify", library, "--json"};
+  words.insert(words.end(), options.begin(), options.end());
+  TCC_TRY(int status, run_tcc(words, out));
   TCC_TRY(std::string text, read_file(out));
   nlohmann::json report = nlohmann::json::parse(text, nullptr, false);
   if (report.is_object() && report.contains("passed")) return report;
   return environment_error("`tcc verify {}` ended with status {}", library, status);
+}
+
+Result<double> NetworkBench::allowed_difference(const std::string& library) const {
+  TCC_TRY(const nlohmann::json report, verify(library, {"--against", "onnxruntime", "--python", python_}));
+  if (!report.value("passed", false))
+    return environment_error("`tcc verify {} --against onnxruntime`: expected that it passes, it did not", library);
+  return report.value("tolerance", 0.0);
 }
 
 Contestant NetworkBench::start_library(const std::string& library, int threads, const std::vector<int>& cpus) const {

@@ -65,8 +65,11 @@ class NetworkBench {
   Result<void> tune(const Network& network, int threads) const;
   // The library's path. `options`: further words for `tcc build`.
   Result<std::string> build(const Network& network, int threads, const std::vector<std::string>& options = {}) const;
-  // What `tcc verify --json` prints of the library; `passed` in it is false where it differs.
-  Result<nlohmann::json> verify(const std::string& library) const;
+  // What `tcc verify --json` prints of the library; `passed` in it is false where it differs. `options`: further words.
+  Result<nlohmann::json> verify(const std::string& library, const std::vector<std::string>& options = {}) const;
+  // As a share of an output's largest magnitude, what `tcc verify --against onnxruntime` allows between the library and
+  // its peer: a step of numbers that are rounded to 8 bits is more than rounding of floats gives.
+  Result<double> allowed_difference(const std::string& library) const;
   Contestant start_library(const std::string& library, int threads, const std::vector<int>& cpus) const;
   Contestant start_onnx_runtime(const Network& network, int threads, const std::vector<int>& cpus) const;
 

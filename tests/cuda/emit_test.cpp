@@ -160,6 +160,23 @@ TEST_CASE("indices that do not fit 32 bits are 64-bit, and no others of the laun
   CHECK(count_of(text, "96 * rows_0[") == 1);
 }
 
+TEST_CASE("sums and products of 64-bit numbers of tensors wrap around, what is known to be small does not") {
+  Draft d;
+  const Buffer* x = d.buffer("x", Type::kI64, {64}, BufferRole::kInput);
+  const Buffer* z = d.buffer("z", Type::kI64, {64}, BufferRole::kInput);
+  const Buffer* out = d.buffer("out", Type::kI64, {3, 64}, BufferRole::kOutput);
+  const Id t = d.kb.new_id("t");
+  const Expr at = d.b.var(t), a = d.load(x, {at}), c = d.load(z, {at});
+  Stmt body = d.b.seq({d.store(out, {d.num(0), at}, d.b.sub(d.b.add(a, c), d.num(7))),
+                       d.store(out, {d.num(1), at}, d.b.mul(a, c)),
+                       d.store(out, {d.num(2), at}, d.b.add(d.b.scale(at, 3), d.num(1)))});
+  const std::string text = kernel_text(d.finish(d.b.loop(t, d.num(64), body, LoopKind::kBound, Axis::kThreadX)));
+  INFO(text);
+  CHECK(count_of(text, "(long long)((unsigned long long)x_0[t_3] + (unsigned long long)z_1[t_3] - 7)") == 1);
+  CHECK(count_of(text, "(long long)((unsigned long long)x_0[t_3] * (unsigned long long)z_1[t_3])") == 1);
+  CHECK(count_of(text, "unsigned") == 4);
+}
+
 TEST_CASE("values of 16 bits that are only moved keep their bits") {
   Draft d;
   const Buffer* in = d.buffer("in", Type::kF16, {30}, BufferRole::kInput);

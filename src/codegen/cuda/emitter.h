@@ -136,6 +136,7 @@ class Emitter {
   std::vector<ir::Id> alive_accumulators_;
   std::unordered_set<ir::Id> scalars_;  // read-only buffers of one element, which are read at the beginning
   bool coarse_ = false;                 // what is printed will be rounded to 16 bits
+  bool in_address_ = false;             // what is printed is a place in a buffer
   std::unordered_set<ir::Id> lanes_;    // variables of the loops over lanes around a statement
   bool converged_ = true;               // the threads of a warp come to the statement together
   bool linear_ = false;                 // threads are numbered by warps and lanes

@@ -1,6 +1,7 @@
 // Expressions of a launch as CUDA C++ text.
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "codegen/cuda/address.h"
 #include "codegen/cuda/emitter.h"
@@ -201,27 +202,37 @@ std::string Emitter::expr(Expr e) {
   return "";
 }
 
+// In front of each term of a sum that may wrap around: C++ does not define what signed numbers do then. Sums that are
+// addresses do not, because they are inside of a tensor.
+constexpr const char* kUnsigned = "(unsigned long long)";
+
 std::string Emitter::sum(const Sum& e) {
-  const bool wide = is_wide(&e);
+  const bool wide = is_wide(&e), wraps = wide && !in_address_ && reads_tensor(&e);
   std::string text;
   for (const Term& t : e.terms) {
     const bool minus = t.coefficient < 0;
     const int64_t magnitude = std::abs(t.coefficient);
     // The first term makes the additions wide, and each product by itself.
-    const char* widened = wide && (text.empty() || magnitude != 1) && !is_wide(t.atom) ? "(long long)" : "";
+    const char* widened = wraps                                                          ? kUnsigned
+                          : wide && (text.empty() || magnitude != 1) && !is_wide(t.atom) ? "(long long)"
+                                                                                         : "";
     text += text.empty() ? (minus ? "-" : "") : (minus ? " - " : " + ");
     if (magnitude != 1) text += integer(magnitude, Type::kI64) + " * ";
     text += widened + expr(t.atom);
   }
   if (e.constant > 0) text += (text.empty() ? "" : " + ") + integer(e.constant, Type::kI64);
   if (e.constant < 0) text += (text.empty() ? "-" : " - ") + integer(-e.constant, Type::kI64);
-  return "(" + text + ")";
+  return (wraps ? "(long long)(" : "(") + text + ")";
 }
 
 std::string Emitter::product(const Prod& e) {
+  const bool wide = is_wide(&e), wraps = wide && !in_address_ && reads_tensor(&e);
   std::string text;
-  for (Expr f : e.factors) text += (!text.empty() ? " * " : is_wide(&e) && !is_wide(f) ? "(long long)" : "") + expr(f);
-  return "(" + text + ")";
+  for (Expr f : e.factors) {
+    if (!text.empty()) text += " * ";
+    text += (wraps ? kUnsigned : text.empty() && wide && !is_wide(f) ? "(long long)" : "") + expr(f);
+  }
+  return (wraps ? "(long long)(" : "(") + text + ")";
 }
 
 std::string Emitter::quotient(const Binary& e) {
@@ -364,7 +375,9 @@ std::string Emitter::call(const Call& e) {
 
 std::string Emitter::address(const Buffer& source, std::span<const Expr> indices) {
   Expr flat = flat_address(b_, source, indices);
+  const bool inside = std::exchange(in_address_, true);
   std::string text = expr(flat);
+  in_address_ = inside;
   if (source.layout != nullptr)
     for (const XorField& x : source.layout->xors)
       text = fmt::format("tcc_xor<{}>({}, {}, {}, {})", is_wide(flat) ? "long long" : "int", text, x.from_shift, x.mask,
