@@ -9,6 +9,7 @@
 #include "tcc/analysis/simplify.h"
 #include "tcc/ir/integer_range.h"
 #include "tcc/ir/kinds.h"
+#include "tcc/ir/query.h"
 #include "tcc/support/check.h"
 
 namespace tcc::codegen::cuda {
