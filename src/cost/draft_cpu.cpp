@@ -4,6 +4,7 @@
 
 #include "cost/draft_parts.h"
 #include "tcc/cost/streams.h"
+#include "tcc/target/last_cache.h"
 
 namespace tcc::cost {
 
@@ -230,7 +231,7 @@ Column draft_cpu(ColumnBuilder& b, const NestColumns& nest, const target::Target
     DraftTerms t = s.terms();
     t.l1 = s.traffic(static_cast<double>(cpu.l1_bytes), lines);
     t.l2 = s.traffic(static_cast<double>(cpu.l2_bytes), lines);
-    t.memory = s.traffic(static_cast<double>(cpu.l3_bytes), lines);
+    t.memory = s.traffic(static_cast<double>(target::last_cache_bytes(cpu)), lines);
     if (terms != nullptr) terms->push_back(t);
     // U_p: the ports of the core.
     Column compute = b.mul(t.operations, number(1 / core.fmas_per_cycle)), loads = t.loads;

@@ -7,6 +7,7 @@
 
 #include "tcc/backend/backend.h"
 #include "tcc/features/features.h"
+#include "tcc/target/last_cache.h"
 
 namespace tcc::driver {
 namespace {
@@ -55,7 +56,7 @@ std::vector<Limit> cpu_limits(const NamedRow& row, double flops, const target::T
   const double bytes = row.number("param_bytes");
   const auto cores = static_cast<double>(std::max<int64_t>(target.cpu.cores, 1));
   const double used = std::min(threads, cores);
-  const auto last = static_cast<double>(std::max(target.cpu.l3_bytes, target.cpu.l2_bytes));
+  const auto last = static_cast<double>(target::last_cache_bytes(target.cpu));
   if (facts == nullptr) {
     add(kArithmetic, flops, target.peak.fp32 * used / cores);
     if (bytes > last) add(kMemory, bytes, target.memory_bandwidth);

@@ -7,6 +7,7 @@
 #include "tcc/runtime/host_kernel.h"
 #include "tcc/support/files.h"
 #include "tcc/target/core_model.h"
+#include "tcc/target/last_cache.h"
 
 namespace tcc::driver {
 namespace {
@@ -24,7 +25,7 @@ double operand_rate(double bytes, const target::Target& target, double cores) {
   const double cycles = cores * target.clock_hz;
   if (bytes <= cores * static_cast<double>(cpu.l1_bytes)) return 0;
   if (bytes <= cores * static_cast<double>(cpu.l2_bytes)) return cycles * core.l1_bytes_per_cycle;
-  if (bytes <= static_cast<double>(cpu.l3_bytes)) return cycles * cost::kStreams * core.l2_bytes_per_cycle;
+  if (bytes <= static_cast<double>(target::last_cache_bytes(cpu))) return cycles * cost::kStreams * core.l2_bytes_per_cycle;
   return target.memory_bandwidth;
 }
 

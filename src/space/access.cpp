@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tcc/ir/query.h"
+#include "tcc/target/last_cache.h"
 
 namespace tcc::space {
 
@@ -110,7 +111,7 @@ double output_bytes(const Kernel& kernel) {
 void stream_large_output(schedule::Schedule& s, schedule::LoopRv loop, const target::Target& target) {
   // The operands want their place in the cache too. An output that exceeds it is written to memory anyway.
   const double bytes = output_bytes(s.kernel());
-  const auto cache = static_cast<double>(std::max(target.cpu.l3_bytes, target.cpu.l2_bytes));
+  const auto cache = static_cast<double>(target::last_cache_bytes(target.cpu));
   if (2 * bytes < cache) return;
   s.annotate(loop, AnnotationKey::kNonTemporal, bytes > cache ? lit(1) : s.sample_categorical({0, 1}, {0.4, 0.6}));
 }

@@ -6,23 +6,33 @@
 //
 // The columns p1 of Q rows are read as rows of P elements (lower's transpose_accesses). Both sides have whole lines of
 // the cache: Q is a register's elements, P at most as many. Rows of the result or of the operand may follow each other:
-// both orders are sketches. Results beyond the second-level cache are made in blocks of some hundred bytes along both
-// axes instead. A block's lines stay in the first caches until all of their elements are used, also where rows are a
-// power of two apart, and its pages in the first TLB. Tiles and blocks at the end begin earlier and overlap their
-// neighbors, so that all of them are whole.
+// both orders are sketches. Results beyond the second-level cache are made in blocks instead: a few lines along rows of
+// the operand, so that they are read as runs, and one or two along rows of the result. A block's lines stay in the
+// first caches until all of their elements are used, also where rows are a power of two apart, and its pages in the
+// first TLB. Tiles and blocks at the end begin earlier and overlap their neighbors, so that all of them are whole.
+//
+// Rows that keep their elements, but change places, are moved in blocks, too, where results go past the caches:
+//
+//   for p { for q { y[p, q, :] = x[q, p, :] } }  ->  parallel q0 { p { q1 { y[p, q0*Q + q1, :] = ... } } }
+//
+// Q rows of the result are a run of two kilobytes, and the operand is read as Q runs.
 #include <algorithm>
 #include <bit>
 
 #include "space/transposed.h"
 #include "tcc/analysis/lanes.h"
 #include "tcc/space/space.h"
+#include "tcc/target/last_cache.h"
 
 namespace tcc::space {
 namespace {
 
 constexpr int64_t kMaxRows = 16;  // squares of more rows need more registers than there are
 
-constexpr int64_t kBlockBytes = 512;
+// Of a block: lines along the operand's rows; bytes along the result's; rows of the operand, at most.
+constexpr int64_t kBlockLines = 4, kResultBytes = 128, kBlockRows = 64;
+constexpr int64_t kMovedBytes = 2048;  // of rows that keep their elements: a run of the result
+constexpr int64_t kUnrolledVectors = 8;
 // Bytes between lines of which a first-level cache of 64 sets keeps all in two.
 constexpr int64_t kFewSets = 2048;
 
@@ -39,10 +49,12 @@ struct Tiles {
   bool blocked = false, uneven = false;
 };
 
-// Blocks have `most` elements, or some fewer: they are alike, so that little of the last one overlaps its neighbor.
-Tiles split_axis(Schedule& s, LoopRv loop, int64_t extent, int64_t tile, int64_t most) {
-  const int64_t tiles = (extent + tile - 1) / tile, wanted = std::max<int64_t>(most / tile, 1);
-  const int64_t blocks = (tiles + wanted - 1) / wanted, of_block = (tiles + blocks - 1) / blocks;
+// Blocks have `wanted` elements, or up to twice as many: they are alike, so that little of the last one overlaps its
+// neighbor. 0: no blocks.
+Tiles split_axis(Schedule& s, LoopRv loop, int64_t extent, int64_t tile, int64_t wanted) {
+  const int64_t tiles = (extent + tile - 1) / tile;
+  const int64_t alike = wanted == 0 ? 1 : std::max<int64_t>(tiles / std::max<int64_t>(wanted / tile, 1), 1);
+  const int64_t of_block = (tiles + alike - 1) / alike, blocks = (tiles + of_block - 1) / of_block;
   Tiles made{{}, {}, {}, blocks > 1, extent % (blocks > 1 ? of_block * tile : tile) != 0};
   const std::vector<LoopRv> parts =
       made.blocked ? s.split(loop, {{}, lit(of_block), lit(tile)}) : s.split(loop, {{}, lit(tile)});
@@ -58,21 +70,23 @@ bool tile(Schedule& s, const NaiveNest& nest, const Transposed& t, Order order, 
   const int64_t lanes = std::min(vector_lanes(target, type), floor_power(nest.extents[t.inner]));
   const int64_t rows = std::min({lanes, kMaxRows, floor_power(nest.extents[t.outer])});
   if (rows < analysis::kMinTransposed) return false;
-  const int64_t most = order == Order::kBlocks ? kBlockBytes / type_bytes(type) : int64_t{1} << 48;
-  const Tiles inner = split_axis(s, loops[t.inner], nest.extents[t.inner], lanes, most);
-  const Tiles outer = split_axis(s, loops[t.outer], nest.extents[t.outer], rows, most);
-  if (!s.ok() || (order == Order::kBlocks && !inner.blocked && !outer.blocked)) return false;
+  const bool blocks = order == Order::kBlocks;
+  const int64_t bytes = type_bytes(type), line = target.cpu.cache_line_bytes;
+  const Tiles inner = split_axis(s, loops[t.inner], nest.extents[t.inner], lanes,
+                                 blocks ? std::min(kResultBytes / bytes, kBlockRows) : 0);
+  const Tiles outer =
+      split_axis(s, loops[t.outer], nest.extents[t.outer], rows, blocks ? kBlockLines * line / bytes : 0);
+  if (!s.ok() || (blocks && !inner.blocked && !outer.blocked)) return false;
   std::vector<LoopRv> parallel;
   for (size_t i = 0; i < loops.size(); ++i)
     if (i != t.inner && i != t.outer) parallel.push_back(loops[i]);
-  const bool inner_first = order == Order::kAlongOperand || (order == Order::kBlocks && inner.blocked);
+  const bool inner_first = order == Order::kAlongOperand || (blocks && inner.blocked);
   const Tiles &first = inner_first ? inner : outer, &second = inner_first ? outer : inner;
   parallel.push_back(first.outer);
   std::vector<LoopRv> all = parallel;
   if (second.blocked) all.push_back(second.outer);
-  // In a block tiles follow each other along the result: its lines are next to each other, and stores past the caches
-  // write longer runs.
-  const bool along_operand = order == Order::kAlongOperand;
+  // In a block tiles follow each other along the operand: what is read waits for memory, what is written does not.
+  const bool along_operand = blocks || order == Order::kAlongOperand;
   for (const Tiles* axis : {along_operand ? &inner : &outer, along_operand ? &outer : &inner})
     if (axis->blocked || axis == &second) all.push_back(axis->blocked ? axis->middle : axis->outer);
   all.insert(all.end(), {outer.inner, inner.inner});
@@ -94,7 +108,7 @@ bool tile(Schedule& s, const NaiveNest& nest, const Transposed& t, Order order, 
 // are in few sets of a cache: rows of the operand are a large power of two apart.
 bool needs_blocks(const Kernel& k, const NaiveNest& nest, const Transposed& t, const target::Target& target) {
   const int64_t bytes = type_bytes(k.buffer(nest.store->buffer)->type);
-  const auto cache = static_cast<double>(std::max(target.cpu.l2_bytes, target.cpu.l3_bytes));
+  const auto cache = static_cast<double>(target::last_cache_bytes(target.cpu));
   if (nest.extents[t.inner] * bytes % target.cpu.cache_line_bytes == 0 && output_bytes(k) > cache) return true;
   return kMaxRows * bytes < target.cpu.cache_line_bytes &&
          std::any_of(
@@ -104,12 +118,82 @@ bool needs_blocks(const Kernel& k, const NaiveNest& nest, const Transposed& t, c
              });
 }
 
+// Rows that change places: `inner` moves by one element in the result and an operand, `result` by the least of all
+// other iterators in the result, `operand` in the operand.
+struct MovedRows {
+  size_t inner = 0, result = 0, operand = 0;
+};
+
+// The iterator whose stride is the least, but for `other`.
+std::optional<size_t> innermost(const NaiveNest& nest, const analysis::Operand& operand, std::optional<size_t> other) {
+  std::optional<size_t> least;
+  for (size_t i = 0; i < nest.extents.size(); ++i) {
+    if (nest.extents[i] == 1 || i == other || operand.stride[i].value_or(0) <= 0) continue;
+    if (!least || *operand.stride[i] < *operand.stride[*least]) least = i;
+  }
+  return least;
+}
+
+std::optional<MovedRows> find_moved_rows(const NaiveNest& nest, int64_t lanes) {
+  const std::optional<size_t> inner = innermost(nest, nest.result, std::nullopt);
+  if (!inner || nest.is_reduction() || nest.result.stride[*inner] != 1 || nest.extents[*inner] < lanes) return {};
+  const std::optional<size_t> result = innermost(nest, nest.result, inner);
+  for (const analysis::Operand& o : nest.operands) {
+    if (o.stride[*inner] != 1 || o.load->predicate != nullptr) continue;
+    const std::optional<size_t> operand = innermost(nest, o, inner);
+    if (result && operand && *operand != *result) return MovedRows{*inner, *result, *operand};
+  }
+  return {};
+}
+
+// Only where stores go past the caches.
+bool move_rows(Schedule& s, const NaiveNest& nest, const target::Target& target) {
+  const Type type = s.kernel().buffer(nest.store->buffer)->type;
+  const int64_t lanes = vector_lanes(target, type);
+  const std::optional<MovedRows> moved = find_moved_rows(nest, lanes);
+  if (!moved || std::any_of(nest.group.begin(), nest.group.end(), [](int64_t g) { return g != 0; })) return false;
+  const int64_t row = nest.extents[moved->inner], rows = kMovedBytes / (row * type_bytes(type));
+  if (rows < 2 || nest.extents[moved->result] <= rows) return false;
+  const std::vector<LoopRv> loops = s.get_loops(s.get_block(nest.name));
+  const std::vector<LoopRv> run = s.split(loops[moved->result], {{}, lit(rows)});
+  const std::vector<LoopRv> vectors = s.split(loops[moved->inner], {{}, lit(lanes)});
+  if (!s.ok()) return false;
+  std::vector<LoopRv> parallel, all;
+  for (size_t i = 0; i < loops.size(); ++i)
+    if (i != moved->inner && i != moved->result && i != moved->operand) parallel.push_back(loops[i]);
+  parallel.push_back(run[0]);
+  all = parallel;
+  all.insert(all.end(), {loops[moved->operand], run[1], vectors[0], vectors[1]});
+  s.reorder(all);
+  if (row / lanes <= kUnrolledVectors) s.unroll(vectors[0]);
+  s.vectorize(vectors[1]);
+  LoopRv fused;
+  if (!s.ok() || !fuse_parallel(s, parallel, &fused)) return false;
+  if (row % lanes != 0) s.annotate(vectors[0], AnnotationKey::kTail, lit(static_cast<int64_t>(TailMode::kShift)));
+  if (nest.extents[moved->result] % rows != 0)
+    s.annotate(fused, AnnotationKey::kTail, lit(static_cast<int64_t>(TailMode::kShift)));
+  stream_large_output(s, fused, target);
+  return s.ok();
+}
+
 }  // namespace
 
 Ways transpose_tiling(const Schedule& state, const target::Target& target, const SpaceOptions&) {
   Ways ways;
   // Below, lines and pages stay where they are until they are read again.
   const bool large = 2 * output_bytes(state.kernel()) > static_cast<double>(target.cpu.l2_bytes);
+  if (output_bytes(state.kernel()) > static_cast<double>(target::last_cache_bytes(target.cpu))) {
+    Schedule moved = state;
+    for (const Block* b : collect_blocks(state.kernel().root)) {
+      if (has_scheduled_loop(state.kernel(), b->id)) continue;
+      const std::optional<NaiveNest> nest = naive_nest(state.kernel(), *b);
+      Schedule trial = moved;
+      if (!nest || !move_rows(trial, *nest, target)) continue;
+      moved = std::move(trial);
+      ways.states = {moved};
+    }
+    if (!ways.states.empty()) return ways;
+  }
   for (Order order : {Order::kBlocks, Order::kAlongResult, Order::kAlongOperand}) {
     if (order == Order::kBlocks && !large) continue;
     Schedule tiled = state;

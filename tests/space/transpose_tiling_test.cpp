@@ -111,6 +111,39 @@ TEST_CASE("large transposes are made in blocks, with whole ones at the ends of o
   }
 }
 
+TEST_CASE("rows that change places are moved in runs where the result goes past the caches", "[space]") {
+  target::Target target = named_target("x86-64-v4");
+  target.cpu.l2_bytes = 4096;
+  target.cpu.l3_bytes = 8192;
+  struct Case {
+    graph::DType type;
+    graph::Shape shape;
+    std::vector<int64_t> perm;
+    bool moved;
+  };
+  using enum graph::DType;
+  for (const Case& c : {Case{kF32, {3, 70, 5, 32}, {0, 2, 1, 3}, true}, Case{kF32, {67, 6, 37}, {1, 0, 2}, true},
+                        Case{kU8, {2, 33, 4, 100}, {0, 2, 1, 3}, true}, Case{kF32, {5, 4, 6, 48}, {2, 1, 0, 3}, false},
+                        Case{kF32, {40, 4, 8}, {1, 0, 2}, false}}) {
+    const task::Task t = transpose(c.type, c.shape, c.perm, false);
+    INFO(t.workload);
+    const std::vector<double> want = run_kernel(t.kernel);
+    for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
+      INFO(schedule::print_trace(trace));
+      CHECK((schedule::print_trace(trace).find("reorder") != std::string::npos) == c.moved);
+      auto arena = std::make_shared<Arena>();
+      std::vector<int64_t> decisions = trace.decisions;
+      ir::Legal<ir::Kernel> k = schedule::replay(trace, decisions, t.kernel, arena, &decisions);
+      REQUIRE(k);
+      ir::Legal<ir::Kernel> lowered = lower::lower(*k, target, ir::Stage::kLowered, arena);
+      REQUIRE(lowered);
+      INFO(ir::print(*lowered));
+      if (c.moved) CHECK(squares_and_conditions(*lowered).second == 0);
+      CHECK(run_kernel(*lowered) == want);
+    }
+  }
+}
+
 TEST_CASE("axes that fill no square leave a transpose to vectors of the last axis", "[space]") {
   const target::Target target = named_target("x86-64-v4");
   const task::Task t = transpose(graph::DType::kF32, {3, 40}, {1, 0}, false);
