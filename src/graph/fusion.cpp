@@ -87,6 +87,11 @@ class Fuser {
         append(group, only_consumer(group.output)->id);
         take_members(group, 1);
       }
+      if (const Node* reduction = reduction_of(group)) {
+        append(group, reduction->id);
+        group.anchor = reduction->id;
+        take_members(group, 1);
+      }
     }
     collect_operands(group);
     groups_.push_back(std::move(group));
@@ -281,6 +286,16 @@ class Fuser {
     const ValueId right = product->inputs[1];
     const bool plain = product->as<MatMulAttrs>().perm_a.empty() && right != weights;
     return plain && is_ready(right) ? softmax : nullptr;
+  }
+
+  // The only reader of an elementwise group's result, where it reads each element once: as sums do. The group's
+  // elements are then made where they are added, and never written.
+  const Node* reduction_of(const FusionGroup& group) const {
+    if (op_class(graph_.node(group.anchor).op) != OpClass::kElementwise) return nullptr;
+    const Node* next = only_consumer(group.output);
+    if (next == nullptr || op_class(next->op) != OpClass::kReduction || next->as<ReduceAttrs>().axes.empty())
+      return nullptr;
+    return next->inputs[0] == group.output ? next : nullptr;
   }
 
   // The Cast to 16 bits between a softmax in f32 and a product in less.

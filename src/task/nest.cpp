@@ -218,7 +218,11 @@ void GroupNest::add_params(Task& task) {
 
 void GroupNest::build(Task& task) {
   add_params(task);
-  for (graph::NodeId id : group_.nodes) plan(graph_.node(id));
+  size_t before_anchor = 0;  // stages
+  for (graph::NodeId id : group_.nodes) {
+    if (id == group_.anchor) before_anchor = stages_.size();
+    plan(graph_.node(id));
+  }
   TCC_CHECK(!stages_.empty());
   const graph::Value& result = value(group_.output);
   const graph::Shape& shape = shape_of(group_.output);
@@ -249,7 +253,8 @@ void GroupNest::build(Task& task) {
   std::vector<const Block*> blocks = collect_blocks(task.kernel.root);
   bool pads = blocks.size() > 1 && name_hint(task.kernel, blocks[0]->id) == kPadBlock &&
               anchor_kind(graph_, graph_.node(group_.anchor)) != AnchorKind::kMove;
-  task.anchor_block = name_hint(task.kernel, blocks[pads ? 1 : 0]->id);
+  task.anchor_block =
+      before_anchor > 0 ? stages_[before_anchor].name : name_hint(task.kernel, blocks[pads ? 1 : 0]->id);
   const graph::Node& anchor = graph_.node(group_.anchor);
   if (anchor.op == graph::Op::kConv && anchor.as<graph::ConvAttrs>().winograd > 0) task.anchor_block = kWinogradProduct;
   if (is_attention(graph_, group_)) task.anchor_block = kAttentionProduct;

@@ -129,8 +129,11 @@ std::string attention_text(const graph::Graph& graph, const graph::FusionGroup& 
 
 std::string workload_text(const graph::Graph& graph, const graph::FusionGroup& group) {
   if (is_attention(graph, group)) return attention_text(graph, group);
-  std::string text = anchor_text(graph, graph.node(group.anchor));
-  for (size_t i = 1; i < group.nodes.size(); ++i) text += " + " + member_text(graph, graph.node(group.nodes[i]));
+  std::string text;
+  for (graph::NodeId id : group.nodes) {
+    if (!text.empty()) text += " + ";
+    text += id == group.anchor ? anchor_text(graph, graph.node(id)) : member_text(graph, graph.node(id));
+  }
   return fmt::format("{} {}", text, graph::dtype_name(graph.value(group.output).dtype));
 }
 

@@ -398,6 +398,26 @@ TEST_CASE("fusion takes elementwise consumers whose other operands are ready") {
   CHECK(groups[2].inputs == std::vector<ValueId>{relu});
 }
 
+TEST_CASE("a reduction takes the elementwise group that it alone reads, and is the anchor") {
+  Graph g;
+  ValueId x = g.add_input("x", DType::kF32, {4, 6});
+  const auto exp = [&](ValueId v) { return add(g, Op::kUnary, UnaryAttrs{UnaryFn::kExp}, {v}); };
+  ValueId sum = add(g, Op::kReduceSum, ReduceAttrs{{1}, true}, {add(g, Op::kSigmoid, NoAttrs{}, {exp(x)})});
+  g.add_output(add(g, Op::kTanh, NoAttrs{}, {sum}), "sum");
+  ValueId shared = exp(sum), softmax = add(g, Op::kSoftmax, AxisAttrs{1}, {exp(x)});
+  g.add_output(add(g, Op::kReduceMax, ReduceAttrs{{0}, false}, {shared}), "max");
+  g.add_output(shared, "shared");
+  g.add_output(add(g, Op::kReduceMean, ReduceAttrs{{0}, false}, {softmax}), "mean");
+  const std::vector<FusionGroup> groups = fuse(g);
+  std::vector<std::string> texts;
+  for (const FusionGroup& group : groups) texts.push_back(group_text(g, group));
+  // Sums read each element once. A row of a softmax is read several times.
+  CHECK(texts == std::vector<std::string>{"Exp+Sigmoid+ReduceSum", "Tanh", "Exp", "Exp", "Softmax", "ReduceMax",
+                                          "ReduceMean"});
+  CHECK(g.node(groups[0].anchor).op == Op::kReduceSum);
+  CHECK(groups[0].inputs == std::vector<ValueId>{x});
+}
+
 TEST_CASE("bytes that wait for an operand in vain take the node that reads both, once") {
   // The softmax's result has another shape, so that the softmax does not take the sum.
   Graph g;
