@@ -150,7 +150,7 @@ void Emitter::note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::In
   const bool xors = slot.buffer->layout != nullptr && !slot.buffer->layout->xors.empty();
   const bool in_registers =
       slot.local && slot.elements * ir::type_bytes(slot.buffer->type) <= analysis::kMostInRegisters;
-  if (in_registers || xors || !at.split || transposed_ < analysis::kMinTransposed) return close_run(slot.buffer->id);
+  if (in_registers || xors || !at.split || transposed_ < 2) return close_run(slot.buffer->id);
   LaneAccess access{made, 0, at.split->offsets, lane_accesses_++};
   std::vector<ir::Term> base;
   bool comparable = true;
@@ -223,8 +223,9 @@ void Emitter::transpose_runs() {
           list.push_back(c->second);
         auto w = static_cast<int64_t>(
             std::bit_floor(static_cast<uint64_t>(std::min(run.widest, static_cast<int64_t>(list.size())))));
-        while (w >= analysis::kMinTransposed && lanes % w != 0) w /= 2;
-        if (w < analysis::kMinTransposed) {
+        const int64_t least = analysis::least_transposed(offsets, run.stores);
+        while (w >= least && lanes % w != 0) w /= 2;
+        if (w < least) {
           ++next;
           continue;
         }

@@ -81,10 +81,11 @@ class TransposeFinder {
   void close() {
     for (const auto& [key, group] : region_) {
       const int64_t bytes = type_bytes(kernel_.buffer(std::get<Id>(key))->type);
-      const int64_t lanes = std::ssize(std::get<std::vector<int64_t>>(key));
+      const auto& places = std::get<std::vector<int64_t>>(key);
+      const int64_t lanes = std::ssize(places);
       const auto run = static_cast<uint64_t>(longest_run(group.columns));
       const int64_t width = std::min({registers_.bytes / bytes, lanes, static_cast<int64_t>(std::bit_floor(run))});
-      if (width < analysis::kMinTransposed) continue;
+      if (width < analysis::least_transposed(places, std::get<bool>(key))) continue;
       for (Id loop : group.loops) widths_[loop] = std::max(widths_[loop], width);
     }
   }
