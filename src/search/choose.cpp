@@ -19,11 +19,13 @@
 namespace tcc::search {
 namespace {
 
-constexpr size_t kMaxPredictions = 4;        // records that are tried until one replays
-constexpr int64_t kMaxMeasured = 16;         // likewise
-constexpr int64_t kConstructed = 8;          // programs of a construction that compete with draws
-constexpr double kReuseOfInstructions = 24;  // see rank_programs: about 32 rows of a product of two inputs
-constexpr int64_t kDefaultFinalists = 8;     // of the default schedule, tried until one compiles and spills nothing
+constexpr size_t kMaxPredictions = 4;  // records that are tried until one replays
+constexpr int64_t kMaxMeasured = 16;   // likewise
+constexpr int64_t kConstructed = 8;    // programs of a construction that compete with draws
+// See rank_programs. Of products of two inputs: about 4, 14 and 32 rows. Programs for bytes without instructions
+// multiply 32-bit numbers.
+constexpr double kReuseOfBytes = 3, kReuseOfTiles = 12, kReuseOfInstructions = 24;
+constexpr int64_t kDefaultFinalists = 8;  // of the default schedule, tried until one compiles and spills nothing
 
 Result<Chosen> build(const schedule::Trace& trace, std::span<const int64_t> decisions, const task::Task& task,
                      const target::Target& target) {
@@ -309,6 +311,14 @@ double reuse(const task::Task& task) {
   return task.flops / 2 / std::max(elements, 1.0);
 }
 
+double least_reuse(const task::Task& task, const target::Target& target) {
+  const bool bytes = std::any_of(task.kernel.buffers.begin(), task.kernel.buffers.end(), [](const ir::Buffer* b) {
+    return b->role != ir::BufferRole::kOutput && ir::type_bytes(b->type) == 1;
+  });
+  if (bytes) return kReuseOfBytes;
+  return target.cpu.features.amx_bf16 ? kReuseOfTiles : kReuseOfInstructions;
+}
+
 bool uses_instruction(const schedule::Trace& trace) {
   return std::any_of(trace.instructions.begin(), trace.instructions.end(),
                      [](const schedule::Instruction& i) { return i.op == schedule::Op::kTensorize; });
@@ -377,7 +387,7 @@ Result<Ranking> rank_programs(const task::Task& task, const target::Target& targ
   std::vector<schedule::Trace> space = space::generate_space(task.kernel, target, defaults.space);
   // Programs by matrix or dot-product instructions are ahead of all others by far where packing pays. The networks do
   // not know: the programs that they learned from have none.
-  if (!backend::backend_of(target).predicts && reuse(task) >= kReuseOfInstructions) {
+  if (!backend::backend_of(target).predicts && reuse(task) >= least_reuse(task, target)) {
     std::vector<schedule::Trace> by_instruction;
     std::copy_if(space.begin(), space.end(), std::back_inserter(by_instruction), uses_instruction);
     if (!by_instruction.empty() && by_instruction.size() < space.size()) {
