@@ -197,6 +197,24 @@ constexpr const char* kPlanes = R"(kernel built {
 }
 )";
 
+// 127 lanes would be eight registers but for one element.
+constexpr const char* kLong = R"(kernel built {
+  input x: f32[12, 127, 5, 15]
+  output out: f32[12, 127, 5, 15]
+  for i0 in 12 {
+    for i1 in 127 {
+      for i2 in 5 {
+        for i3 in 15 {
+          block neg(v0: spatial 12 = i0, v1: spatial 127 = i1, v2: spatial 5 = i2, v3: spatial 15 = i3) {
+            out[v0, v1, v2, v3] = 0.0 - x[v0, v1, v2, v3]
+          }
+        }
+      }
+    }
+  }
+}
+)";
+
 // Rows of zeros between rows of the input.
 constexpr const char* kZeroRows = R"(kernel built {
   input x: f32[10, 203]
@@ -231,6 +249,7 @@ TEST_CASE("short last axes fill vectors together, where lanes stay in a few wind
   CHECK(vector_widths(kWoven, target) == std::set<int64_t>{82});
   CHECK(vector_widths(kPart, target) == std::set<int64_t>{79});
   CHECK(vector_widths(kPlanes, target) == std::set<int64_t>{49});
+  CHECK(vector_widths(kLong, target) == std::set<int64_t>{16});
   CHECK(vector_widths(kRowsOfWider, target) == std::set<int64_t>{80});
 }
 
