@@ -25,7 +25,8 @@ double operand_rate(double bytes, const target::Target& target, double cores) {
   const double cycles = cores * target.clock_hz;
   if (bytes <= cores * static_cast<double>(cpu.l1_bytes)) return 0;
   if (bytes <= cores * static_cast<double>(cpu.l2_bytes)) return cycles * core.l1_bytes_per_cycle;
-  if (bytes <= static_cast<double>(target::last_cache_bytes(cpu))) return cycles * cost::kStreams * core.l2_bytes_per_cycle;
+  if (bytes <= static_cast<double>(target::last_cache_bytes(cpu)))
+    return cycles * cost::kStreams * core.l2_bytes_per_cycle;
   return target.memory_bandwidth;
 }
 

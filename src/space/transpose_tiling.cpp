@@ -85,7 +85,7 @@ bool tile(Schedule& s, const NaiveNest& nest, const Transposed& t, Order order, 
   parallel.push_back(first.outer);
   std::vector<LoopRv> all = parallel;
   if (second.blocked) all.push_back(second.outer);
-  // In a block tiles follow each other along the operand: what is read waits for memory, what is written does not.
+  // In a block tiles follow each other along the operand: loads wait for memory, stores do not.
   const bool along_operand = blocks || order == Order::kAlongOperand;
   for (const Tiles* axis : {along_operand ? &inner : &outer, along_operand ? &outer : &inner})
     if (axis->blocked || axis == &second) all.push_back(axis->blocked ? axis->middle : axis->outer);

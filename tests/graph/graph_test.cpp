@@ -412,8 +412,8 @@ TEST_CASE("a reduction takes the elementwise group that it alone reads, and is t
   std::vector<std::string> texts;
   for (const FusionGroup& group : groups) texts.push_back(group_text(g, group));
   // Sums read each element once. A row of a softmax is read several times.
-  CHECK(texts == std::vector<std::string>{"Exp+Sigmoid+ReduceSum", "Tanh", "Exp", "Exp", "Softmax", "ReduceMax",
-                                          "ReduceMean"});
+  CHECK(texts ==
+        std::vector<std::string>{"Exp+Sigmoid+ReduceSum", "Tanh", "Exp", "Exp", "Softmax", "ReduceMax", "ReduceMean"});
   CHECK(g.node(groups[0].anchor).op == Op::kReduceSum);
   CHECK(groups[0].inputs == std::vector<ValueId>{x});
 }

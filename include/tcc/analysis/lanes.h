@@ -55,8 +55,9 @@ inline bool are_few_windows(int64_t windows, int64_t lanes) {
 bool lanes_are_apart(const std::vector<int64_t>& offsets, int64_t element_bytes, bool store);
 // Neighboring columns below which single elements are as fast as a square that is transposed in registers.
 inline constexpr int64_t kMinTransposed = 4;
-// Of lanes' places (elements) and of stores or loads: the fewest neighboring columns that are worth shuffles. Two columns
-// whose elements follow each other lane by lane, as pairs of 16-bit numbers for dot products do, are one run of memory.
+// Of lanes' places (elements) and of stores or loads: the fewest neighboring columns that are worth shuffles. Two
+// columns whose elements follow each other lane by lane, as pairs of 16-bit numbers for dot products do, are one run of
+// memory.
 inline int64_t least_transposed(std::span<const int64_t> places, bool store) {
   for (size_t lane = 1; lane < places.size(); ++lane)
     if (places[lane] != places[lane - 1] + 2) return kMinTransposed;
