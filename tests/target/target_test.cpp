@@ -9,6 +9,7 @@
 #include "target/cpu_targets.h"
 #include "target/gpu_descriptors.h"
 #include "target/host.h"
+#include "tcc/target/last_cache.h"
 
 namespace tcc::target {
 namespace {
@@ -92,6 +93,20 @@ TEST_CASE("GPU features follow the compute capability", "[target]") {
   CHECK_THAT(unknown->notes[0], Contains("sm_110"));
   CHECK_FALSE(unknown->cuda.features.wgmma);
   CHECK_FALSE(cuda_target_for(20));
+}
+
+TEST_CASE("a process counts on its cores' share of a large last cache, and on the second level where there is none") {
+  CpuInfo cpu;
+  cpu.l2_bytes = int64_t{2} << 20;
+  cpu.cores = 2;
+  cpu.l3_bytes = int64_t{480} << 20;  // of a whole server, as a virtual machine sees it
+  CHECK(last_cache_bytes(cpu) == int64_t{32} << 20);
+  cpu.cores = 64;
+  CHECK(last_cache_bytes(cpu) == cpu.l3_bytes);
+  cpu.cores = 0;  // not known
+  CHECK(last_cache_bytes(cpu) == int64_t{16} << 20);
+  cpu.l3_bytes = 0;
+  CHECK(last_cache_bytes(cpu) == cpu.l2_bytes);
 }
 
 TEST_CASE("the host target is sane", "[target]") {
