@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "runner.h"
@@ -73,7 +74,9 @@ TEST_CASE("tune, build, link, verify", "[cli]") {
       box.tcc({"build", "zoo:mlp", "-o", "out", "--threads", "1", "--require-tuned", "--emit", "trace,ir", "--json"});
   CAPTURE(built.err);
   REQUIRE(built.exit_code == 0);
-  CHECK(built.err.empty());
+  // Beside other programs all timings may be disturbed, which is said of each kernel.
+  std::istringstream warnings(built.err);
+  for (std::string line; std::getline(warnings, line);) CHECK_THAT(line, Contains("other programs disturbed its time"));
   CHECK(fs::exists(box.path("out/libmlp.so")));
   const json report = json::parse(built.out);
   for (const json& kernel : report.at("kernels")) {
