@@ -141,7 +141,9 @@ std::optional<MovedRows> find_moved_rows(const NaiveNest& nest, int64_t lanes) {
   for (const analysis::Operand& o : nest.operands) {
     if (o.stride[*inner] != 1 || o.load->predicate != nullptr) continue;
     const std::optional<size_t> operand = innermost(nest, o, inner);
-    if (result && operand && *operand != *result) return MovedRows{*inner, *result, *operand};
+    if (!result || !operand || *operand == *result) continue;
+    // Rows that serve several results do not change places.
+    if (o.stride[*result].value_or(0) > *o.stride[*operand]) return MovedRows{*inner, *result, *operand};
   }
   return {};
 }

@@ -144,6 +144,24 @@ TEST_CASE("rows that change places are moved in runs where the result goes past 
   }
 }
 
+TEST_CASE("rows that are added to several others stay in the order of the result", "[space]") {
+  target::Target target = named_target("x86-64-v4");
+  target.cpu.l2_bytes = 4096;
+  target.cpu.l3_bytes = 8192;
+  graph::Graph g;
+  const graph::ValueId x = g.add_input("x", graph::DType::kF32, {40, 70, 32}),
+                       z = g.add_input("z", graph::DType::kF32, {40, 1, 32});
+  auto y = g.add_node(graph::Op::kAdd, graph::NoAttrs{}, {x, z}, "add");
+  REQUIRE(y.has_value());
+  g.add_output(*y, "y");
+  auto made = task::make_task(g, graph::fuse(g)[0]);
+  REQUIRE(made.has_value());
+  for (const schedule::Trace& trace : space::generate_space(made->kernel, target)) {
+    INFO(schedule::print_trace(trace));
+    CHECK(schedule::print_trace(trace).find("reorder") == std::string::npos);
+  }
+}
+
 TEST_CASE("axes that fill no square leave a transpose to vectors of the last axis", "[space]") {
   const target::Target target = named_target("x86-64-v4");
   const task::Task t = transpose(graph::DType::kF32, {3, 40}, {1, 0}, false);
