@@ -95,7 +95,7 @@ TEST_CASE("GPU features follow the compute capability", "[target]") {
   CHECK_FALSE(cuda_target_for(20));
 }
 
-TEST_CASE("a process counts on its cores' share of a large last cache, and on the second level where there is none") {
+TEST_CASE("a process counts on a share of a large last cache for each core, without one on the second level") {
   CpuInfo cpu;
   cpu.l2_bytes = int64_t{2} << 20;
   cpu.cores = 2;
