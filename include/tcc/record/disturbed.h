@@ -13,9 +13,9 @@ inline bool is_disturbed(const Record& record) {
   return record.statistic == kDisturbedStatistic;
 }
 // The fastest tenth of disturbed samples may be below the median that a quiet machine shows: a disturbed time counts as
-// longer by this factor, so it loses to an undisturbed time that is near. It wins over one that is far behind: on a
-// busy machine the plain loops, whose samples are few and long, may be the only program that nothing disturbed.
-inline constexpr double kDisturbedAllowance = 2;
+// longer by this factor, so it loses to an undisturbed time that is near. It wins over one that is behind: on a busy
+// machine the program that was measured first, or the plain loops, may be the only one that nothing disturbed.
+inline constexpr double kDisturbedAllowance = 1.25;
 // Seconds by which programs are compared, whether or not their times are disturbed.
 inline double comparable_seconds(double median, bool disturbed) {
   return disturbed ? kDisturbedAllowance * median : median;
