@@ -231,8 +231,8 @@ Result<std::optional<Record>> Database::confirmed_best(uint64_t task, const Mach
   }
   if (confirmed)
     for (const Record& r : records)
-      if (hash_text(r.nest_hash) == *confirmed && r.median <= kMaxBehind * records[0].median &&
-          is_disturbed(r) == is_disturbed(records[0]))
+      if (hash_text(r.nest_hash) == *confirmed && (!is_disturbed(r) || is_disturbed(records[0])) &&
+          comparable_seconds(r) <= kMaxBehind * comparable_seconds(records[0]))
         return std::optional(r);
   return std::optional(records[0]);
 }

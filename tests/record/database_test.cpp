@@ -283,6 +283,13 @@ TEST_CASE("U3: a time that other programs disturbed loses to an undisturbed one 
   add(*other, busy);
   CHECK(other->best(1, 7, 2).value()->nest_hash == 14);
   CHECK(both->best(1, 7, 2).value()->nest_hash == 14);
+  // One that was confirmed stays where a disturbed time is a little ahead of it.
+  REQUIRE(store->save_session(confirmed_best_key(1, 7, 2), hash_text(10)).has_value());
+  busy.nest_hash = 15;
+  busy.median = 7.5e-6;
+  add(*store, busy);
+  CHECK(store->best(1, 7, 2).value()->nest_hash == 15);
+  CHECK(store->confirmed_best(1, 7, 2).value()->nest_hash == 10);
   // Measured again on a quiet machine.
   busy.nest_hash = 11;
   busy.median = 7e-6;

@@ -20,9 +20,12 @@ inline constexpr double kDisturbedAllowance = 1.25;
 inline double comparable_seconds(double median, bool disturbed) {
   return disturbed ? kDisturbedAllowance * median : median;
 }
+inline double comparable_seconds(const Record& record) {
+  return comparable_seconds(record.median, is_disturbed(record));
+}
 // Is the time of `a` to be preferred over that of `b`?
 inline bool is_faster(const Record& a, const Record& b) {
-  return comparable_seconds(a.median, is_disturbed(a)) < comparable_seconds(b.median, is_disturbed(b));
+  return comparable_seconds(a) < comparable_seconds(b);
 }
 
 }  // namespace tcc::record
