@@ -42,6 +42,11 @@ int64_t floor_power(int64_t n) {
   return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n)));
 }
 
+// The last tile of the loop begins earlier and overlaps its neighbor.
+void shift_tail(Schedule& s, LoopRv loop) {
+  s.annotate(loop, AnnotationKey::kTail, lit(static_cast<int64_t>(TailMode::kShift)));
+}
+
 // An axis in tiles, or in blocks of tiles.
 struct Tiles {
   LoopRv outer;          // over blocks, or tiles
@@ -95,11 +100,8 @@ bool tile(Schedule& s, const NaiveNest& nest, const Transposed& t, Order order, 
   s.vectorize(inner.inner);
   LoopRv fused;
   if (!s.ok() || !fuse_parallel(s, parallel, &fused)) return false;
-  const auto shift_tail = [&](LoopRv loop) {
-    s.annotate(loop, AnnotationKey::kTail, lit(static_cast<int64_t>(TailMode::kShift)));
-  };
-  if (first.uneven) shift_tail(fused);
-  if (second.uneven) shift_tail(second.outer);
+  if (first.uneven) shift_tail(s, fused);
+  if (second.uneven) shift_tail(s, second.outer);
   stream_large_output(s, fused, target);
   return s.ok();
 }
@@ -171,9 +173,8 @@ bool move_rows(Schedule& s, const NaiveNest& nest, const target::Target& target)
   s.vectorize(vectors[1]);
   LoopRv fused;
   if (!s.ok() || !fuse_parallel(s, parallel, &fused)) return false;
-  if (row % lanes != 0) s.annotate(vectors[0], AnnotationKey::kTail, lit(static_cast<int64_t>(TailMode::kShift)));
-  if (nest.extents[moved->result] % rows != 0)
-    s.annotate(fused, AnnotationKey::kTail, lit(static_cast<int64_t>(TailMode::kShift)));
+  if (row % lanes != 0) shift_tail(s, vectors[0]);
+  if (nest.extents[moved->result] % rows != 0) shift_tail(s, fused);
   stream_large_output(s, fused, target);
   return s.ok();
 }

@@ -12,6 +12,16 @@ using namespace tcc;
 
 namespace {
 
+// The task of a graph that is one group.
+task::Task only_task(graph::Graph g, graph::ValueId output) {
+  g.add_output(output, "y");
+  const auto groups = graph::fuse(g);
+  REQUIRE(groups.size() == 1);
+  auto made = task::make_task(g, groups[0]);
+  REQUIRE(made.has_value());
+  return std::move(*made);
+}
+
 task::Task transpose(graph::DType type, const graph::Shape& shape, const std::vector<int64_t>& perm, bool scaled) {
   graph::Graph g;
   const graph::ValueId x = g.add_input("x", type, shape);
@@ -22,12 +32,7 @@ task::Task transpose(graph::DType type, const graph::Shape& shape, const std::ve
     y = g.add_node(graph::Op::kMul, graph::NoAttrs{}, {*y, scale}, "mul");
     REQUIRE(y.has_value());
   }
-  g.add_output(*y, "y");
-  auto groups = graph::fuse(g);
-  REQUIRE(groups.size() == 1);
-  auto made = task::make_task(g, groups[0]);
-  REQUIRE(made.has_value());
-  return std::move(*made);
+  return only_task(std::move(g), *y);
 }
 
 // Loops whose accesses are squares in registers, and stores under a condition.
@@ -153,10 +158,8 @@ TEST_CASE("rows that are added to several others stay in the order of the result
                        z = g.add_input("z", graph::DType::kF32, {40, 1, 32});
   auto y = g.add_node(graph::Op::kAdd, graph::NoAttrs{}, {x, z}, "add");
   REQUIRE(y.has_value());
-  g.add_output(*y, "y");
-  auto made = task::make_task(g, graph::fuse(g)[0]);
-  REQUIRE(made.has_value());
-  for (const schedule::Trace& trace : space::generate_space(made->kernel, target)) {
+  const task::Task t = only_task(std::move(g), *y);
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target)) {
     INFO(schedule::print_trace(trace));
     CHECK(schedule::print_trace(trace).find("reorder") == std::string::npos);
   }
