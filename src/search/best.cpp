@@ -61,8 +61,9 @@ Result<std::vector<Contender>> choose_contenders(TaskState& state, const target:
   std::stable_sort(chosen.begin(), chosen.end(),
                    [](const Known* x, const Known* y) { return comparable_seconds(*x) < comparable_seconds(*y); });
   if (chosen.size() > count) chosen.resize(count);
-  if (chosen.size() < 2 || chosen[1]->seconds * (1 - kClearLead) > chosen[0]->seconds) return std::vector<Contender>();
-  std::erase_if(chosen, [&](const Known* k) { return k->seconds * (1 - kInReach) > chosen[0]->seconds; });
+  const double first = chosen.empty() ? 0 : comparable_seconds(*chosen[0]);
+  if (chosen.size() < 2 || comparable_seconds(*chosen[1]) * (1 - kClearLead) > first) return std::vector<Contender>();
+  std::erase_if(chosen, [&](const Known* k) { return comparable_seconds(*k) * (1 - kInReach) > first; });
   TCC_TRY(std::vector<record::Record> records,
           env.store->fastest(state.hash, machine_of(target), options.threads, kRecordsLookedAt));
   std::vector<Contender> contenders;
@@ -188,7 +189,8 @@ Result<bool> rerank_task(TaskState& state, const target::Target& target, const T
   if (!timed) return false;
   std::vector<const Known*> finalists;
   for (const Contender& c : contenders)
-    if (finalists.size() < kMaxFinalists && c.known->seconds * (1 - kClearLead) <= contenders[0].known->seconds)
+    if (finalists.size() < kMaxFinalists &&
+        comparable_seconds(*c.known) * (1 - kClearLead) <= comparable_seconds(*contenders[0].known))
       finalists.push_back(c.known);
   if (finalists.empty()) finalists = fastest_known(state.known, 1);  // all that were timed again failed
   if (finalists.empty()) return false;
