@@ -5,6 +5,7 @@
 
 #include "tcc/backend/backend.h"
 #include "tcc/graph/winograd.h"
+#include "tcc/record/disturbed.h"
 #include "tcc/target/core_model.h"
 
 namespace tcc::driver {
@@ -93,6 +94,28 @@ Result<std::vector<TaskForm>> find_forms(Program& program, size_t index, const G
   }
   if (!forms.empty()) forms.insert(forms.begin(), {0, direct});
   return forms;
+}
+
+// The one that was fastest in the model, unless others have become far faster alone since.
+constexpr double kMostBehind = 1.5;
+
+Result<std::optional<size_t>> form_of_model(const std::vector<TaskForm>& forms, const target::Target& target,
+                                            const FormRecords& records) {
+  const record::Machine machine = search::machine_of(target);
+  TCC_TRY(const std::optional<std::string> text, records.store->load_session(record::chosen_form_key(
+                                                     search::task_hash(forms[0].task), machine, records.threads)));
+  if (!text) return std::optional<size_t>();
+  std::optional<size_t> chosen;
+  double seconds = 0, best = 0;
+  for (size_t i = 0; i < forms.size(); ++i) {
+    const uint64_t hash = search::task_hash(forms[i].task);
+    TCC_TRY(const std::optional<record::Record> r, records.store->confirmed_best(hash, machine, records.threads));
+    if (!r || record::is_untimed(r->kind) || r->median <= 0) continue;
+    const double alone = record::comparable_seconds(*r);
+    if (best == 0 || alone < best) best = alone;
+    if (record::hash_text(hash) == *text) chosen = i, seconds = alone;
+  }
+  return chosen && seconds <= kMostBehind * best ? chosen : std::nullopt;
 }
 
 // The fastest by measurements, those on this machine and this number of threads before all others.
@@ -184,7 +207,10 @@ Result<void> decide_forms(Program& program, const ModelSource& source, const tar
     const std::vector<TaskForm>& forms = program.forms[i];
     std::optional<size_t> chosen;
     if (!forms.empty() && records.store != nullptr) {
-      TCC_TRY(chosen, fastest_form(forms, target, records));
+      TCC_TRY(chosen, form_of_model(forms, target, records));
+      if (!chosen) {
+        TCC_TRY(chosen, fastest_form(forms, target, records));
+      }
     }
     if (!chosen && records.estimated) chosen = estimated_form(forms);
     if (chosen.value_or(0) > 0) take_form(program, i, groups[i], forms[*chosen], made);

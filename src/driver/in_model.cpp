@@ -1,6 +1,7 @@
 #include "tcc/driver/in_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -16,8 +17,10 @@ namespace {
 constexpr double kTuningShare = 0.15, kLeastSeconds = 0.5, kMostSeconds = 30;  // of tuning
 constexpr double kBuildShare = 0.6;                                            // of the time, at most
 constexpr int64_t kMostLibraries = 5;
-constexpr double kMemoryShare = 0.25;     // of the machine's, for all libraries at one time
-constexpr double kInReach = 0.1;          // programs that are further behind alone are not tried
+constexpr double kMemoryShare = 0.25;  // of the machine's, for all libraries at one time
+// Programs that are further behind alone are not tried: of the same form, and the best ones of other forms, whose
+// weights take 1.8 to 4 times as long from memory.
+constexpr double kInReach = 0.1, kFormInReach = 1.5;
 constexpr int64_t kRecordsLookedAt = 16;  // as many as a confirmed best is looked for in
 constexpr double kClearLead = 0.015;      // over the program that is fastest alone, in the median round ...
 constexpr double kWins = 0.75;            // ... and in this share of them
@@ -28,25 +31,43 @@ constexpr int64_t kRunsOfTurn = 2;  // at least
 // The programs of a task that are tried, the present choice first.
 struct Contest {
   TunedTask* task = nullptr;
+  uint64_t first_form = 0;  // hash of the form that stands for all; 0: the task has one form only
   std::vector<record::Record> programs;
 };
 
-Result<Contest> find_contest(TunedTask& task, const InModelOptions& options) {
-  Contest contest{&task, {}};
-  const uint64_t hash = search::task_hash(task.result.key);
+std::string key_of(const record::Record& program) {
+  return record::hash_text(program.task);
+}
+
+// Adds the best program of a form, and those nearly as fast to `others`.
+Result<void> add_programs(const std::string& key, double limit, const InModelOptions& options, Contest& contest,
+                          std::vector<record::Record>& others) {
+  const uint64_t hash = search::task_hash(key);
   const record::Machine machine = search::machine_of(options.target);
   TCC_TRY(std::optional<record::Record> best, options.database->confirmed_best(hash, machine, options.threads));
-  if (!best || record::is_untimed(best->kind) || record::is_disturbed(*best)) return contest;
-  double limit = best->median * (1 + kInReach);
-  for (const TunedForm& form : task.forms)  // `build` takes the form whose program is fastest alone
-    if (form.key != task.result.key && form.best_seconds > 0) limit = std::min(limit, form.best_seconds);
+  if (!best || record::is_untimed(best->kind) || record::comparable_seconds(*best) > limit) return {};
+  const double seconds = record::comparable_seconds(*best);
+  const uint64_t nest = best->nest_hash;
+  contest.programs.push_back(std::move(*best));
   TCC_TRY(std::vector<record::Record> fastest,
           options.store->fastest(hash, machine, options.threads, kRecordsLookedAt));
-  contest.programs.push_back(std::move(*best));
   for (record::Record& r : fastest)
-    if (r.nest_hash != contest.programs[0].nest_hash && r.median < limit && !record::is_disturbed(r) &&
-        std::ssize(contest.programs) < kMostLibraries)
-      contest.programs.push_back(std::move(r));
+    if (r.nest_hash != nest && record::comparable_seconds(r) < std::min(seconds * (1 + kInReach), limit))
+      others.push_back(std::move(r));
+  return {};
+}
+
+Result<Contest> find_contest(TunedTask& task, const InModelOptions& options) {
+  Contest contest{&task, task.forms.empty() ? 0 : search::task_hash(task.forms[0].key), {}};
+  std::vector<record::Record> others;
+  TCC_TRY_VOID(add_programs(task.result.key, HUGE_VAL, options, contest, others));
+  if (contest.programs.empty()) return contest;
+  const double limit = kFormInReach * record::comparable_seconds(contest.programs[0]);
+  for (const TunedForm& form : task.forms)
+    if (form.key != task.result.key) TCC_TRY_VOID(add_programs(form.key, limit, options, contest, others));
+  std::stable_sort(others.begin(), others.end(), record::is_faster);
+  for (record::Record& r : others)
+    if (std::ssize(contest.programs) < kMostLibraries) contest.programs.push_back(std::move(r));
   return contest;
 }
 
@@ -54,11 +75,14 @@ Result<Contest> find_contest(TunedTask& task, const InModelOptions& options) {
 Result<std::string> build_place(const Model& model, const InModelOptions& options, const std::vector<Contest>& contests,
                                 size_t place, const std::string& folder) {
   TCC_TRY(const std::unique_ptr<record::Store> chosen, record::Store::open(":memory:"));
+  const record::Machine machine = search::machine_of(options.target);
   for (const Contest& c : contests) {
-    if (place == 0 || place >= c.programs.size()) continue;
-    record::Record r = c.programs[place];
-    r.median = r.low = c.programs[0].median / 2;  // whatever the other forms of the task take, this one is built
-    TCC_TRY_VOID(chosen->add(r));
+    if (c.programs.empty()) continue;
+    const record::Record& program = c.programs[place < c.programs.size() ? place : 0];
+    TCC_TRY_VOID(chosen->add(program));
+    if (c.first_form != 0)
+      TCC_TRY_VOID(
+          chosen->save_session(record::chosen_form_key(c.first_form, machine, options.threads), key_of(program)));
   }
   // Only asked, never written.
   auto* others = const_cast<record::Database*>(options.database);
@@ -131,8 +155,9 @@ Result<int64_t> time_in_turns(std::vector<Entrant>& entrants, const InModelOptio
 }
 
 // The time of the program `place` over that of the first one: the median round; 1 where it does not win clearly.
-double clear_ratio(const std::vector<Entrant>& entrants, const std::string& key, size_t place) {
-  const auto first = entrants[0].rounds.find(key), other = entrants[place].rounds.find(key);
+double clear_ratio(const Contest& contest, const std::vector<Entrant>& entrants, size_t place) {
+  const auto first = entrants[0].rounds.find(key_of(contest.programs[0])),
+             other = entrants[place].rounds.find(key_of(contest.programs[place]));
   if (first == entrants[0].rounds.end() || other == entrants[place].rounds.end()) return 1;
   std::vector<double> ratios;
   int64_t wins = 0;
@@ -152,15 +177,26 @@ Result<bool> decide(Contest& contest, const std::vector<Entrant>& entrants, cons
   size_t winner = 0;
   double ratio = 1;
   for (size_t place = 1; place < std::min(contest.programs.size(), entrants.size()); ++place)
-    if (const double r = clear_ratio(entrants, task.result.key, place); r < ratio) ratio = r, winner = place;
+    if (const double r = clear_ratio(contest, entrants, place); r < ratio) ratio = r, winner = place;
   if (winner == 0) return false;
   const record::Record& r = contest.programs[winner];
-  TCC_TRY_VOID(options.store->save_session(
-      record::confirmed_best_key(r.task, search::machine_of(options.target), options.threads),
-      record::hash_text(r.nest_hash)));
+  const record::Machine machine = search::machine_of(options.target);
+  TCC_TRY_VOID(options.store->save_session(record::confirmed_best_key(r.task, machine, options.threads),
+                                           record::hash_text(r.nest_hash)));
+  if (contest.first_form != 0)
+    TCC_TRY_VOID(
+        options.store->save_session(record::chosen_form_key(contest.first_form, machine, options.threads), key_of(r)));
   if (report.best_seconds > 0)
     report.best_seconds += static_cast<double>(task.result.weight) * (r.median - task.result.best_seconds);
+  for (TunedForm& form : task.forms) {
+    if (form.key != key_of(r)) continue;
+    form.best_seconds = r.median;
+    task.flops = form.flops;
+  }
+  task.result.key = key_of(r);
+  task.result.workload = r.workload;
   task.result.best_seconds = r.median;
+  task.result.best_disturbed = record::is_disturbed(r);
   task.result.best_gflops = r.median > 0 ? task.flops / r.median / 1e9 : 0;
   task.result.best_nest_hash = r.nest_hash;
   task.result.best_trace = r.trace;

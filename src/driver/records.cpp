@@ -133,6 +133,9 @@ Result<int64_t> add_with_winners(std::vector<Record> records, const record::Stor
     TCC_TRY(const std::optional<std::string> winner, from.load_session(key));
     TCC_TRY(const std::vector<Record> others, to.fastest(t.task, t.machine, t.threads, 1));
     if (winner && others.empty()) winners.emplace_back(key, *winner);
+    const std::string form_key = record::chosen_form_key(t.task, t.machine, t.threads);
+    TCC_TRY(const std::optional<std::string> form, from.load_session(form_key));
+    if (form && others.empty()) winners.emplace_back(form_key, *form);
   }
   TCC_TRY(const int64_t added, add_missing(std::move(records), to));
   for (const auto& [key, winner] : winners) TCC_TRY_VOID(to.save_session(key, winner));

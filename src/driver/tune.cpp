@@ -240,7 +240,7 @@ Result<TuneReport> search_tasks(const Program& program, record::Store& store, co
     TCC_TRY_VOID(record_proposals(task.result.key, task.result.counts, store));
     const search::TaskResult& r = task.result;
     if (std::count(searched.places.begin(), searched.places.end(), searched.places[i]) > 1)
-      task.forms.push_back({form_of(r.workload), r.key, r.trials, r.best_seconds, r.beaten});
+      task.forms.push_back({form_of(r.workload), r.key, r.trials, r.best_seconds, task.flops, r.beaten});
     if (first)
       report.tasks.push_back(std::move(task));
     else

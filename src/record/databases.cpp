@@ -185,9 +185,20 @@ bool is_of(const Record& record, const Machine& machine) {
          (machine.platform.empty() || record.platform.empty() || record.platform == machine.platform);
 }
 
-std::string confirmed_best_key(uint64_t task, const Machine& machine, int64_t threads) {
-  std::string key = fmt::format("best {} {} {}", hash_text(task), hash_text(machine.features), threads);
+namespace {
+
+std::string session_key(const char* what, uint64_t task, const Machine& machine, int64_t threads) {
+  std::string key = fmt::format("{} {} {} {}", what, hash_text(task), hash_text(machine.features), threads);
   return machine.platform.empty() ? key : fmt::format("{} {}", key, hash_text(hash_bytes(machine.platform)));
+}
+
+}  // namespace
+
+std::string confirmed_best_key(uint64_t task, const Machine& machine, int64_t threads) {
+  return session_key("best", task, machine, threads);
+}
+std::string chosen_form_key(uint64_t task, const Machine& machine, int64_t threads) {
+  return session_key("form", task, machine, threads);
 }
 
 double shape_distance(std::span<const int64_t> a, std::span<const int64_t> b) {

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tcc/driver/forms.h"
 #include "tcc/driver/model.h"
 #include "tcc/search/search.h"
 
@@ -93,6 +94,56 @@ TEST_CASE("the program that is fastest inside of the model is built, whatever it
   if (!chosen) FAIL(chosen.error().message);
   REQUIRE(chosen->has_value());
   CHECK((*chosen)->changed == 0);
+}
+
+TEST_CASE("the form that is fastest inside of the model is built, whatever its time alone") {
+  ModelSource source;
+  source.model = "zoo:resnet18";
+  source.zoo.image = 64;
+  auto model = load_model(source);
+  REQUIRE(model.has_value());
+  model->source.winograd = kAutoForm;
+  const target::Target host = target::host_target();
+  auto store = record::Store::open(":memory:");
+  REQUIRE(store.has_value());
+  const auto program = [&] {
+    auto made = make_program(*model, host, {store->get(), 1});
+    REQUIRE(made.has_value());
+    return std::move(*made);
+  };
+  const Program untuned = program();
+  size_t at = 0;
+  while (at < untuned.forms.size() && untuned.forms[at].empty()) ++at;
+  REQUIRE(at < untuned.forms.size());
+  const std::vector<TaskForm>& forms = untuned.forms[at];
+
+  // By its time alone the last form is the fastest, but its program is the plain loops.
+  auto direct = search::choose_program(forms[0].task, host, nullptr, 1);
+  auto plain = search::unscheduled_program(forms.back().task, host);
+  REQUIRE(direct.has_value());
+  REQUIRE(plain.has_value());
+  add_measured(**store, forms[0].task, *direct, kMillisecond);
+  add_measured(**store, forms.back().task, *plain, 0.8 * kMillisecond);
+  CHECK(program().tasks.tasks[at].key == forms.back().task.key);
+
+  TuneReport report;
+  report.best_seconds = 0.8 * kMillisecond;
+  TunedTask& tuned = report.tasks.emplace_back();
+  tuned.result.key = forms.back().task.key;
+  tuned.result.best_seconds = 0.8 * kMillisecond;
+  tuned.forms.push_back({form_of(forms[0].task.workload), forms[0].task.key, 1, kMillisecond, 5});
+  tuned.forms.push_back({form_of(forms.back().task.workload), forms.back().task.key, 1, 0.8 * kMillisecond, 7});
+  const InModelOptions options{.target = host, .store = store->get(), .database = store->get(), .seconds = 60};
+  const auto chosen = choose_in_model(*model, options, report);
+  if (!chosen) FAIL(chosen.error().message);
+  REQUIRE(chosen->has_value());
+  CHECK((*chosen)->libraries == 2);
+  CHECK((*chosen)->changed == 1);
+  CHECK(tuned.result.key == forms[0].task.key);
+  CHECK(tuned.result.workload == forms[0].task.workload);
+  CHECK(tuned.flops == 5);
+  CHECK(report.best_seconds == Approx(kMillisecond));
+  CHECK(program().tasks.tasks[at].key == forms[0].task.key);
 }
 
 TEST_CASE("tasks without another program in reach are not compared inside of the model") {

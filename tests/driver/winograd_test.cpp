@@ -120,6 +120,19 @@ TEST_CASE("records decide which form a convolution takes") {
   add_time(*store, forms[1].task, 3e-4, 2);
   CHECK(chosen(2).tasks.tasks[at].key == forms[1].task.key);
 
+  // What won inside of the model is built, while it is not far behind alone.
+  const auto wins_in_model = [&](const TaskForm& form) {
+    const uint64_t direct = search::task_hash(forms[0].task);
+    const std::string text = record::hash_text(search::task_hash(form.task));
+    REQUIRE(store->save_session(record::chosen_form_key(direct, search::machine_of(host), 2), text));
+  };
+  wins_in_model(forms[0]);
+  CHECK(chosen(2).tasks.tasks[at].key == forms[0].task.key);
+  wins_in_model(forms[2]);  // not measured on two threads
+  CHECK(chosen(2).tasks.tasks[at].key == forms[1].task.key);
+  add_time(*store, forms[2].task, 9e-4, 2);
+  CHECK(chosen(2).tasks.tasks[at].key == forms[1].task.key);
+
   auto summaries = summarise_tasks(chosen(2), store.get(), host, 2);
   REQUIRE(summaries.has_value());
   CHECK(summaries->at(at).form == "winograd2");

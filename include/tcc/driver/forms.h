@@ -16,10 +16,10 @@ std::string form_of(std::string_view workload);
 std::string refusal_text(const RefusedForm& refused);
 
 // Finds the forms of each task of a program whose convolutions are direct, and gives it the one that was measured to be
-// the fastest, or that records.estimated asks for; the weights of Winograd forms are transformed here. Forms that an
-// estimate puts far behind, or whose rounding errors may be too large, are left out. Nothing is done where
-// source.winograd is not kAutoForm, but for the list of refused forms, and where times are predicted. Errors: the store
-// cannot be read.
+// the fastest, inside of the model (driver/in_model.h) or else alone, or that records.estimated asks for; the weights
+// of Winograd forms are transformed here. Forms that an estimate puts far behind, or whose rounding errors may be too
+// large, are left out. Nothing is done where source.winograd is not kAutoForm, but for the list of refused forms, and
+// where times are predicted. Errors: the store cannot be read.
 Result<void> decide_forms(Program& program, const ModelSource& source, const target::Target& target,
                           const FormRecords& records);
 

@@ -69,6 +69,7 @@ struct TunedForm {
   std::string form, key;  // as form_of()
   int64_t trials = 0;
   double best_seconds = 0;
+  double flops = 0;
   bool beaten = false;  // another form was so much faster that it got no more trials
 };
 

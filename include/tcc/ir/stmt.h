@@ -93,7 +93,8 @@ inline bool is_thread(Axis a) {
   X(PrefetchLines, "prefetch_lines")       \
   X(TransposeAccesses, "transpose_accesses") \
   X(AccessBytes, "access_bytes")         \
-  X(PrefetchWeights, "prefetch_weights")
+  X(PrefetchWeights, "prefetch_weights") \
+  X(PrefetchPanel, "prefetch_panel")
 // clang-format on
 enum class AnnotationKey : uint8_t {
 #define TCC_X(name, text) k##name,

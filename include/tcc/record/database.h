@@ -75,6 +75,9 @@ class Database {
 };
 
 std::string confirmed_best_key(uint64_t task, const Machine& machine, int64_t threads);
+// Of a task that has several forms: the session text under it is hash_text() of the form that was fastest between its
+// neighbors. `task` is the first form.
+std::string chosen_form_key(uint64_t task, const Machine& machine, int64_t threads);
 
 // What makes two records the same event, wherever they are kept: the program, the kind of machine, the number of
 // threads, and when it was measured with which result.

@@ -78,8 +78,7 @@ Result<void> Emitter::emit(llvm::Function* function, std::span<const ir::Buffer*
   configure_first(body);
   if (range != nullptr) {
     ir::Interval all{0, ir::is_int(range->extent) ? ir::int_value(range->extent) - 1 : ir::Interval::kUnbounded};
-    with_streaming(*range,
-                   [&] { rolled_loop(*range, function->getArg(argument), function->getArg(argument + 1), true, all); });
+    within(*range, [&] { rolled_loop(*range, function->getArg(argument), function->getArg(argument + 1), true, all); });
   } else {
     stmt(body);
   }
@@ -222,8 +221,14 @@ void Emitter::stmt(ir::Stmt s) {
 void Emitter::loop(const ir::Loop& l) {
   const int64_t outer = transposed_;
   transposed_ = ir::annotation_or(l, ir::AnnotationKey::kTransposeAccesses, transposed_);
-  with_streaming(l, [&] { loop_by_kind(l); });
+  within(l, [&] { loop_by_kind(l); });
   transposed_ = outer;
+}
+
+void Emitter::within(const ir::Loop& l, const std::function<void()>& body) {
+  loops_.push_back(&l);
+  with_streaming(l, body);
+  loops_.pop_back();
 }
 
 void Emitter::loop_by_kind(const ir::Loop& l) {

@@ -53,6 +53,7 @@ struct LaneAccess {
   llvm::Instruction* made = nullptr;
   int64_t at = 0;
   std::vector<int64_t> offsets;
+  int64_t on = 0;     // the first lanes; others are off
   int64_t order = 0;  // of emission
 };
 // Accesses to one buffer in a basic block, with nothing between them that may touch the same elements.
@@ -104,6 +105,7 @@ class Emitter {
   // --- statements (emitter.cpp) ---
   void stmt(ir::Stmt s);
   void loop(const ir::Loop& l);
+  void within(const ir::Loop& l, const std::function<void()>& body);
   void loop_by_kind(const ir::Loop& l);
   void rolled_loop(const ir::Loop& l, llvm::Value* begin, llvm::Value* end, bool may_be_empty, ir::Interval range);
   void unrolled_loop(const ir::Loop& l, int64_t extent, bool complete_tiles = false);
@@ -131,6 +133,8 @@ class Emitter {
   void fence_streams();
   void prefetch(const ir::Loop& l);
   void prefetch(const ir::Loop& l, int64_t distance, int64_t most, bool weights);
+  void prefetch_panel(const ir::Loop& l, int64_t lines);
+  void ask_for(llvm::Value* address, bool write, int locality);
 
   // --- instructions of the table (instr_call.cpp) ---
   void instr_call(const ir::InstrCall& call);
@@ -184,7 +188,8 @@ class Emitter {
   llvm::Value* load_windows(const BufferSlot& slot, const LaneSplit& split, Val mask);
 
   // --- transposes (transpose_accesses.cpp) ---
-  void note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store);
+  void note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store,
+                  llvm::Value* mask);
   void close_run(ir::Id buffer);
   void close_runs();
   void transpose_runs();
@@ -231,7 +236,8 @@ class Emitter {
   const target::Target& target_;
   const ir::Kernel& kernel_;
   ir::Builder& ib_;
-  analysis::Ranges ranges_;  // extents of all loops of the launch
+  analysis::Ranges ranges_;             // extents of all loops of the launch
+  std::vector<const ir::Loop*> loops_;  // around the present statement, outermost first
   llvm::Function* function_ = nullptr;
   std::vector<Binding> env_;  // by id
   std::unordered_map<ir::Id, BufferSlot> slots_;

@@ -7,6 +7,8 @@
 //
 // `prefetch(d)` with `prefetch_lines(n)` on a loop: iteration i asks for the cache lines that iteration i + d will read
 // and write, of each access that takes at most n. `prefetch_weights(d)`: the same of weights alone.
+// `prefetch_panel(n)`: each iteration asks for n lines of the next panel of weights, into the second-level cache
+// (tcc/analysis/next_panel.h).
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 
 #include "codegen/llvm/emitter.h"
 #include "tcc/analysis/memory_hints.h"
+#include "tcc/analysis/next_panel.h"
 #include "tcc/ir/query.h"
 
 namespace tcc::codegen {
@@ -23,6 +26,7 @@ namespace {
 using llvm::Value;
 
 constexpr int64_t kStreamAlignment = 64;
+constexpr int kFirstLevel = 3, kSecondLevel = 2;  // the nearest cache that a line is brought to, as LLVM's locality
 
 }  // namespace
 
@@ -94,6 +98,7 @@ void Emitter::prefetch(const ir::Loop& l) {
   const int64_t most = ir::annotation_or(l, ir::AnnotationKey::kPrefetchLines, 0);
   if (most > 0) prefetch(l, ir::annotation_or(l, ir::AnnotationKey::kPrefetch, 0), most, false);
   prefetch(l, ir::annotation_or(l, ir::AnnotationKey::kPrefetchWeights, 0), analysis::kMaxWeightLines, true);
+  prefetch_panel(l, ir::annotation_or(l, ir::AnnotationKey::kPrefetchPanel, 0));
 }
 
 void Emitter::prefetch(const ir::Loop& l, int64_t distance, int64_t most, bool weights) {
@@ -107,11 +112,29 @@ void Emitter::prefetch(const ir::Loop& l, int64_t distance, int64_t most, bool w
     if (std::ssize(lines.starts) > most) continue;
     for (int64_t o : lines.starts) {
       if (!asked.insert({lines.buffer->id, lines.uniform->hash, o}).second) continue;
-      b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
-                         {element_pointer(slots_.at(lines.buffer->id), lines.uniform, o),
-                          b_.getInt32(lines.write ? 1 : 0), b_.getInt32(3), b_.getInt32(1)});
+      ask_for(element_pointer(slots_.at(lines.buffer->id), lines.uniform, o), lines.write, kFirstLevel);
     }
   }
+}
+
+void Emitter::prefetch_panel(const ir::Loop& l, int64_t lines) {
+  if (lines <= 0) return;
+  const auto is_weight = [&](ir::Id id) {
+    return is_memory(id) && slots_.at(id).buffer->role == ir::BufferRole::kWeight;
+  };
+  const std::span<const ir::Loop* const> around = std::span(loops_).first(loops_.size() - 1);
+  const auto panel = analysis::next_panel(ib_, kernel_, ranges_, around, l, is_weight);
+  if (!panel) return;
+  const int64_t line = target_.cpu.cache_line_bytes / ir::type_bytes(panel->buffer->type);
+  for (int64_t i = 0; i < lines; ++i)
+    ask_for(element_pointer(slots_.at(panel->buffer->id), panel->address, i * line), false, kSecondLevel);
+}
+
+void Emitter::ask_for(Value* address, bool write, int locality) {
+  constexpr uint32_t kData = 1;
+  b_.CreateIntrinsic(
+      llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+      {address, b_.getInt32(write ? 1 : 0), b_.getInt32(static_cast<uint32_t>(locality)), b_.getInt32(kData)});
 }
 
 }  // namespace tcc::codegen

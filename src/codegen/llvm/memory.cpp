@@ -313,7 +313,9 @@ Val Emitter::spread_mask(Val mask, const LaneSplit& split, int64_t start, int64_
 Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split, Val mask, Off off) {
   auto [low, high] = std::minmax_element(split.offsets.begin(), split.offsets.end());
   int64_t lanes = static_cast<int64_t>(split.offsets.size()), span = *high - *low + 1;
-  int64_t piece = std::min(lanes, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(span))));
+  // Shuffles of whole registers: of vectors of another length, as of 14 elements, LLVM makes several for each element.
+  const auto width = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lanes)));
+  int64_t piece = std::min(width, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(span))));
   if (mask.vec) {
     // One register at a time, and one lane for each element: its mask is the element's.
     piece = std::min(piece, target_.cpu.vector_bits / 8 / ir::type_bytes(slot.buffer->type));
@@ -339,9 +341,13 @@ Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split, Val
       else
         pick.push_back(k == 1 ? -1 : static_cast<int>(l));
     }
+    pick.resize(static_cast<size_t>(width), -1);
     result = b_.CreateShuffleVector(k == 1 ? first : result, next, pick);
   }
-  return result;
+  if (width == lanes) return result;
+  llvm::SmallVector<int, 64> first_lanes(static_cast<size_t>(lanes));
+  std::iota(first_lanes.begin(), first_lanes.end(), 0);
+  return b_.CreateShuffleVector(result, first_lanes);
 }
 
 Value* Emitter::lane_pointers(const BufferSlot& slot, const FlatAddress& at) {
@@ -395,7 +401,7 @@ Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Gua
             : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(lanes)));
     raw = b_.CreateMaskedGather(vector, lane_pointers(slot, at), llvm::Align(static_cast<uint64_t>(bytes)), on,
                                 llvm::Constant::getNullValue(vector));
-    if (guard.mask.v == nullptr) note_lanes(slot, at, llvm::cast<llvm::Instruction>(raw), false);
+    if (guard.mask.v == nullptr) note_lanes(slot, at, llvm::cast<llvm::Instruction>(raw), false, nullptr);
   }
   Val value{from_memory(raw, type), true};
   bool zeroed = !slot.local && is_zero(guard.other);
@@ -529,7 +535,7 @@ void Emitter::store_lanes(BufferSlot& slot, const FlatAddress& at, Value* value,
           : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(b_.getInt1Ty(), static_cast<unsigned>(lanes)));
   llvm::Instruction* made =
       b_.CreateMaskedScatter(value, lane_pointers(slot, at), llvm::Align(static_cast<uint64_t>(bytes)), on);
-  if (mask == nullptr) note_lanes(slot, at, made, true);
+  note_lanes(slot, at, made, true, mask);
 }
 
 }  // namespace tcc::codegen

@@ -1,6 +1,7 @@
 #include "codegen/llvm/optimise.h"
 
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Transforms/InstCombine/InstCombine.h>
 #include <llvm/Transforms/Scalar/ADCE.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
@@ -12,9 +13,26 @@
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Vectorize/LoopVectorize.h>
 
+#include "tcc/support/check.h"
+
 namespace tcc::codegen {
+namespace {
+
+// EarlyCSE asks whether a store lies between two equal loads, 500 times a function by default; then each store ends the
+// life of all loads. The stores of one Winograd tile are more than that: its loads were made up to 13 times.
+void look_past_stores() {
+  static const bool done = [] {
+    auto& options = llvm::cl::getRegisteredOptions();
+    const auto found = options.find("earlycse-mssa-optimization-cap");
+    return found != options.end() && !found->second->addOccurrence(0, found->first(), "20000");
+  }();
+  TCC_CHECK(done, "LLVM has no limit of EarlyCSE with this name");
+}
+
+}  // namespace
 
 void optimise(llvm::Module& module, llvm::TargetMachine& machine, bool vectorize) {
+  look_past_stores();
   llvm::PassBuilder builder(&machine);
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;

@@ -27,9 +27,27 @@ Value* scalar_pointer(const llvm::Instruction* access) {
   return llvm::cast<llvm::GEPOperator>(call->getArgOperand(store ? 1 : 0))->getPointerOperand();
 }
 
+// How many lanes are on, if these are the first ones of all; nullptr: all are.
+std::optional<int64_t> first_lanes(Value* mask, int64_t lanes) {
+  if (mask == nullptr) return lanes;
+  auto* constant = llvm::dyn_cast<llvm::Constant>(mask);
+  if (constant == nullptr) return std::nullopt;
+  int64_t on = 0;
+  for (int64_t l = 0; l < lanes; ++l) {
+    llvm::Constant* lane = constant->getAggregateElement(static_cast<unsigned>(l));
+    if (lane == nullptr || !llvm::isa<llvm::ConstantInt>(lane)) return std::nullopt;
+    if (lane->isNullValue()) continue;
+    if (l > on) return std::nullopt;
+    ++on;
+  }
+  return on;
+}
+
 class Transposer {
  public:
-  Transposer(llvm::IRBuilder<>& b, llvm::Type* element, int64_t bytes) : b_(b), element_(element), bytes_(bytes) {}
+  using MaskedStore = std::function<void(Value*, Value*, llvm::Align, Value*)>;
+  Transposer(llvm::IRBuilder<>& b, llvm::Type* element, int64_t bytes, MaskedStore masked_store)
+      : b_(b), element_(element), bytes_(bytes), masked_store_(std::move(masked_store)) {}
 
   // `list`: w accesses to neighboring columns, in the order of the columns.
   void loads(const std::vector<const LaneAccess*>& list) {
@@ -58,7 +76,7 @@ class Transposer {
       std::vector<Value*> columns;
       for (const LaneAccess* access : list)
         columns.push_back(llvm::cast<llvm::CallInst>(access->made)->getArgOperand(0));
-      b_.CreateAlignedStore(interleaved(columns), row(last, *list[0], 0), align());
+      store_first(interleaved(columns), row(last, *list[0], 0), w * last.on);
       return erase(list);
     }
     for (size_t lane = 0; lane < last.offsets.size(); lane += list.size()) {
@@ -70,12 +88,24 @@ class Transposer {
         rows.push_back(access->offsets.size() == list.size() ? whole : b_.CreateShuffleVector(whole, pick));
       }
       transpose(rows);
-      for (size_t r = 0; r < rows.size(); ++r) b_.CreateAlignedStore(rows[r], row(last, *list[0], lane + r), align());
+      for (size_t r = 0; r < rows.size() && static_cast<int64_t>(lane + r) < last.on; ++r)
+        b_.CreateAlignedStore(rows[r], row(last, *list[0], lane + r), align());
     }
     erase(list);
   }
 
  private:
+  // The first `on` elements.
+  void store_first(Value* value, Value* pointer, int64_t on) {
+    const auto elements = static_cast<int64_t>(llvm::cast<llvm::FixedVectorType>(value->getType())->getNumElements());
+    if (on == elements) {
+      b_.CreateAlignedStore(value, pointer, align());
+      return;
+    }
+    llvm::SmallVector<llvm::Constant*, 128> mask;
+    for (int64_t i = 0; i < elements; ++i) mask.push_back(b_.getInt1(i < on));
+    masked_store_(value, pointer, align(), llvm::ConstantVector::get(mask));
+  }
   static bool by_order(const LaneAccess* x, const LaneAccess* y) { return x->order < y->order; }
   llvm::FixedVectorType* row_type(int64_t w) const {
     return llvm::FixedVectorType::get(element_, static_cast<unsigned>(w));
@@ -142,16 +172,20 @@ class Transposer {
   llvm::IRBuilder<>& b_;
   llvm::Type* element_;
   int64_t bytes_;
+  MaskedStore masked_store_;
 };
 
 }  // namespace
 
-void Emitter::note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store) {
+// `mask`: nullptr where all lanes are on. Others than the first lanes may be on at some time: that stays a scatter.
+void Emitter::note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store,
+                         Value* mask) {
   const bool xors = slot.buffer->layout != nullptr && !slot.buffer->layout->xors.empty();
   const bool in_registers =
       slot.local && slot.elements * ir::type_bytes(slot.buffer->type) <= analysis::kMostInRegisters;
-  if (in_registers || xors || !at.split || transposed_ < 2) return close_run(slot.buffer->id);
-  LaneAccess access{made, 0, at.split->offsets, lane_accesses_++};
+  const std::optional<int64_t> on = at.split ? first_lanes(mask, std::ssize(at.split->offsets)) : std::nullopt;
+  if (in_registers || xors || !on || transposed_ < 2) return close_run(slot.buffer->id);
+  LaneAccess access{made, 0, at.split->offsets, *on, lane_accesses_++};
   std::vector<ir::Term> base;
   bool comparable = true;
   auto add = [&](int64_t coefficient, ir::Expr atom) {
@@ -206,16 +240,21 @@ void Emitter::transpose_runs() {
   llvm::IRBuilder<>::InsertPointGuard guard(b_);
   for (LaneRun& run : runs_) {
     const int64_t bytes = ir::type_bytes(run.type);
-    Transposer transposer(b_, memory_type(run.type), bytes);
+    Transposer transposer(b_, memory_type(run.type), bytes,
+                          [this](Value* value, Value* pointer, llvm::Align align, Value* mask) {
+                            masked_store(value, pointer, align, mask);
+                          });
     std::set<int64_t> places;
     size_t elements = 0;
     for (const LaneAccess& access : run.list)
-      for (int64_t offset : access.offsets) places.insert(access.at + offset), ++elements;
+      for (int64_t lane = 0; lane < access.on; ++lane, ++elements)
+        places.insert(access.at + access.offsets[static_cast<size_t>(lane)]);
     // Stores to one place keep their order.
     if (run.stores && places.size() != elements) continue;
-    std::map<std::vector<int64_t>, std::map<int64_t, const LaneAccess*>> groups;
-    for (const LaneAccess& access : run.list) groups[access.offsets].emplace(access.at, &access);
-    for (const auto& [offsets, columns] : groups) {
+    std::map<std::pair<std::vector<int64_t>, int64_t>, std::map<int64_t, const LaneAccess*>> groups;
+    for (const LaneAccess& access : run.list) groups[{access.offsets, access.on}].emplace(access.at, &access);
+    for (const auto& [shape, columns] : groups) {
+      const std::vector<int64_t>& offsets = shape.first;
       const auto lanes = static_cast<int64_t>(offsets.size());
       for (auto next = columns.begin(); next != columns.end();) {
         std::vector<const LaneAccess*> list;

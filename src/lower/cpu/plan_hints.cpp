@@ -1,10 +1,12 @@
 #include "lower/cpu/plan_hints.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "lower/check_limits.h"
 #include "lower/cpu/loop_forms.h"
 #include "tcc/analysis/memory_hints.h"
+#include "tcc/analysis/next_panel.h"
 
 namespace tcc::lower {
 namespace {
@@ -15,11 +17,15 @@ constexpr int64_t kMaxLines = 32;  // of one access in one iteration
 // Weights: how far ahead they are asked for, and how large a tensor is that other kernels have driven out of the
 // first-level cache.
 constexpr int64_t kBytesAhead = 12 << 10, kLargeWeights = 32 << 10;
+// Panels of weights: two of them share the second-level cache with what the program reads and writes. One that is swept
+// so often that an iteration would ask for a small part of an element is soon read in any case.
+constexpr double kPanelShare = 0.75;
+constexpr int64_t kMaxPanelLines = 16, kMostTooMuch = 2;
 
 class HintPlanner {
  public:
-  HintPlanner(const Kernel& kernel, Arena& arena, int64_t line_bytes)
-      : kernel_(kernel), b_(arena), ranges_(kernel), line_bytes_(line_bytes) {
+  HintPlanner(const Kernel& kernel, Arena& arena, const target::CpuInfo& cpu)
+      : kernel_(kernel), b_(arena), ranges_(kernel), line_bytes_(cpu.cache_line_bytes), l2_bytes_(cpu.l2_bytes) {
     visit(kernel.root, [&](Stmt s) {
       if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent);
       return true;
@@ -33,9 +39,12 @@ class HintPlanner {
     lanes = lanes || becomes_lanes(*l);
     const bool keeps_stores = !streams && writes_past_caches(*l);
     const int64_t lines = lanes ? 0 : prefetched_lines(*l);
+    around_.push_back(l);
     Stmt body = rewrite(l->body, streams || keeps_stores, lanes);
-    const int64_t ahead = lanes ? 0 : weights_ahead(*l);
-    if (!has_hints(*l) && ahead == 0) return b_.with_body(*l, body);
+    around_.pop_back();
+    const bool asks = !lanes && may_ask_for_weights(*l);
+    const int64_t ahead = asks ? weights_ahead(*l) : 0, panel = asks ? panel_lines(*l) : 0;
+    if (!has_hints(*l) && ahead == 0 && panel == 0) return b_.with_body(*l, body);
     std::vector<Annotation> annotations;
     for (const Annotation& a : l->annotations) {
       const bool drops = (a.key == AnnotationKey::kNonTemporal && !keeps_stores) ||
@@ -44,6 +53,7 @@ class HintPlanner {
     }
     if (lines > 0) annotations.push_back({AnnotationKey::kPrefetchLines, b_.integer(lines)});
     if (ahead > 0) annotations.push_back({AnnotationKey::kPrefetchWeights, b_.integer(ahead)});
+    if (panel > 0) annotations.push_back({AnnotationKey::kPrefetchPanel, b_.integer(panel)});
     return b_.loop(l->id, l->extent, body, l->loop_kind, l->axis, annotations);
   }
 
@@ -74,22 +84,34 @@ class HintPlanner {
   }
 
   static bool asks_ahead(const Loop& l) { return annotation_or(l, AnnotationKey::kPrefetch, 0) > 0; }
-  // Iterations of an innermost loop after which it reads what is kBytesAhead further on in the weights; 0: it reads no
-  // weights, or the schedule says what it asks for.
-  int64_t weights_ahead(const Loop& l) {
-    if (l.loop_kind != LoopKind::kSerial || asks_ahead(l)) return 0;
+  // An innermost loop of which the schedule does not say what it asks for.
+  static bool may_ask_for_weights(const Loop& l) {
+    if (l.loop_kind != LoopKind::kSerial || asks_ahead(l)) return false;
     bool innermost = true;
     visit(l.body, [&](Stmt s) {
       const Loop* inner = as<Loop>(s);
       innermost &= inner == nullptr || (inner->loop_kind != LoopKind::kSerial && !asks_ahead(*inner));
       return innermost;
     });
-    if (!innermost) return 0;
+    return innermost;
+  }
+  // Iterations after which the loop reads what is kBytesAhead further on in the weights; 0: it reads none.
+  int64_t weights_ahead(const Loop& l) {
     int64_t most = 0;
     for (const analysis::LinesAhead& access :
          analysis::lines_ahead(b_, kernel_, ranges_, l, 1, line_bytes_, [this](Id id) { return is_large_weight(id); }))
       if (const int64_t n = std::ssize(access.starts); n <= analysis::kMaxWeightLines) most = std::max(most, n);
     return most == 0 ? 0 : std::max<int64_t>(kBytesAhead / (most * line_bytes_), 1);
+  }
+  // Of the next panel of weights that an iteration asks for; 0: none is worth it, or it would not fit.
+  int64_t panel_lines(const Loop& l) {
+    const auto panel =
+        analysis::next_panel(b_, kernel_, ranges_, around_, l, [this](Id id) { return is_large_weight(id); });
+    if (!panel || panel->each * panel->iterations > kMostTooMuch * panel->elements) return 0;
+    const int64_t size = type_bytes(panel->buffer->type);
+    if (2 * static_cast<double>(panel->elements * size) > kPanelShare * static_cast<double>(l2_bytes_)) return 0;
+    const int64_t lines = (panel->each * size + line_bytes_ - 1) / line_bytes_;
+    return lines <= kMaxPanelLines ? lines : 0;
   }
   bool is_large_weight(Id id) const {
     const Buffer* buffer = kernel_.buffer(id);
@@ -101,7 +123,8 @@ class HintPlanner {
   const Kernel& kernel_;
   Builder b_;
   analysis::Ranges ranges_;
-  int64_t line_bytes_;
+  std::vector<const Loop*> around_;  // the present statement, outermost first
+  int64_t line_bytes_, l2_bytes_;
 };
 
 }  // namespace
@@ -109,7 +132,7 @@ class HintPlanner {
 Kernel plan_hints(const Kernel& kernel, const target::Target& target, const ArenaPtr& arena) {
   Kernel k = kernel;
   k.arena = arena;
-  k.root = HintPlanner(kernel, *arena, target.cpu.cache_line_bytes).rewrite(kernel.root, false, false);
+  k.root = HintPlanner(kernel, *arena, target.cpu).rewrite(kernel.root, false, false);
   return k;
 }
 

@@ -12,6 +12,10 @@
 // driven them out, and the hardware's prefetcher begins anew at each page. ResNet-50 was 10 % faster with it, BERT-base
 // 3 %.
 //
+// Where the same loop sweeps panels of weights several times each (tcc/analysis/next_panel.h), it gets
+// prefetch_panel(n) as well: each iteration asks for n lines of the next panel, so that its way from memory takes as
+// long as all sweeps of the present one. 3x3 convolutions of 512 channels ran at 0.75 of their speed alone without it.
+//
 // The hardware's own prefetcher follows accesses of more than 32 lines better. Comes after split_launches, which says
 // which buffers are in memory.
 #pragma once

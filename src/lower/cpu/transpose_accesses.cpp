@@ -143,7 +143,7 @@ class TransposeFinder {
   void access(Id id, std::span<const Expr> indices, bool store) {
     const Buffer* buffer = kernel_.buffer(id);
     const bool xors = buffer->layout != nullptr && !buffer->layout->xors.empty();
-    const int64_t extent = int_value(lanes_->extent), lanes = lanes_together(extent);
+    const int64_t extent = int_value(lanes_->extent), lanes = lanes_together(extent, store);
     if (may_be_in_registers(*buffer) || xors || top_ == kNoId || lanes < analysis::kMinTransposed) return;
     const Expr flat = analysis::flatten(b_, *buffer, analysis::row_major_strides(*buffer), indices, ranges_);
     const auto split = analysis::split_lanes(b_, flat, {lanes_->id, 0, lanes, extent});
@@ -158,11 +158,12 @@ class TransposeFinder {
     group.loops.insert(top_);
   }
 
-  // Lanes that the code generator handles together, without a mask: of f32 four registers; 0: it masks them.
-  int64_t lanes_together(int64_t extent) const {
+  // Lanes that the code generator handles together: of f32 four registers; 0: it masks them, and reads them so.
+  int64_t lanes_together(int64_t extent, bool store) const {
     const int64_t most = registers_.bytes, vector = registers_.bytes / 4;
     const auto lanes = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::min(extent, most))));
-    return lanes < extent && lanes < vector && extent <= most ? 0 : lanes;
+    const bool masked = lanes < extent && lanes < vector && extent <= most;
+    return !masked ? lanes : store ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent))) : 0;
   }
 
   // The terms that do not depend on written-out loops; `place`: the others and the constant.
