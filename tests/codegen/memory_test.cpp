@@ -276,6 +276,31 @@ TEST_CASE("strided lanes at an edge need no gather", "[codegen]") {
   }
 }
 
+TEST_CASE("what is loaded stays in registers past any number of stores", "[codegen]") {
+  // Rows of y are factors times one row of x, all written out.
+  constexpr int64_t kRows = 700, kLanes = 8;
+  Nest t;
+  const ir::Buffer *x = t.input("x", Type::kF32, {kLanes}), *y = t.output("y", Type::kF32, {kRows, kLanes});
+  const ir::Stmt root = t.loop(kLanes, LoopKind::kVectorized, [&](ir::Expr v) {
+    std::vector<ir::Stmt> stores;
+    for (int64_t r = 0; r < kRows; ++r)
+      stores.push_back(t.store(y, {t.i(r), v}, t.b().mul(t.load(x, {v}), t.b().real(static_cast<double>(r)))));
+    return t.seq(stores);
+  });
+  for (const target::Target& target : runnable_targets()) {
+    HostOptions options;
+    options.want_ir = true;
+    Compiled code = compile(t.lowered(root), target, options);
+    int64_t loads = 0;
+    for (size_t at = 0; (at = code.artifact.source.find(" = load <", at)) != std::string::npos; ++at) ++loads;
+    CHECK(loads <= 20);  // MemorySSA looks past 100 stores
+    Aligned<float> a = ramp(kLanes), out(kRows * kLanes);
+    code.run({a.data(), out.data()});
+    for (int64_t i = 0; i < kRows * kLanes; ++i)
+      REQUIRE(out[static_cast<size_t>(i)] == static_cast<float>(i / kLanes) * a[static_cast<size_t>(i % kLanes)]);
+  }
+}
+
 TEST_CASE("rows that are woven into one another are read in windows, up to the last element", "[codegen]") {
   // y[i, s] = x[s, i] for a few rows s, all in one vector; the input ends in front of a page that nobody may touch.
   for (int64_t rows : {2, 3, 4})

@@ -78,14 +78,15 @@ TEST_CASE("a matrix is transposed while it is read or written", "[codegen]") {
 TEST_CASE("lanes whose elements follow each other are interleaved and stored together", "[codegen]") {
   // y[i, j] = x[j, i], where rows of y have only the columns that are written out.
   for (const target::Target& target : runnable_targets())
-    for (int64_t lanes : {4, 16, 24})
+    for (int64_t lanes : {4, 14, 16, 24})
       for (int64_t columns : {2, 4, 8}) {
         INFO(target.name << ", " << lanes << " lanes, " << columns << " columns");
-        const std::vector<float> x = numbers(kRows * columns);
+        const int64_t height = kRows / lanes * lanes;
+        const std::vector<float> x = numbers(height * columns);
         Nest t;
-        const ir::Buffer *in = t.input("x", ir::Type::kF32, {columns, kRows}),
-                         *out = t.output("y", ir::Type::kF32, {kRows, columns});
-        const ir::Kernel k = t.lowered(t.loop(kRows / lanes, LoopKind::kSerial, [&](ir::Expr r) {
+        const ir::Buffer *in = t.input("x", ir::Type::kF32, {columns, height}),
+                         *out = t.output("y", ir::Type::kF32, {height, columns});
+        const ir::Kernel k = t.lowered(t.loop(height / lanes, LoopKind::kSerial, [&](ir::Expr r) {
           return t.loop(columns, LoopKind::kUnrolled, [&](ir::Expr c) {
             return t.loop(lanes, LoopKind::kVectorized, [&](ir::Expr l) {
               const ir::Expr row = t.at(r, lanes, l);
@@ -97,13 +98,15 @@ TEST_CASE("lanes whose elements follow each other are interleaved and stored tog
         HostOptions options;
         options.want_ir = true;
         const Compiled code = compile(after_pass(k, target, "transpose_accesses"), target, options);
-        CHECK(single_accesses(code.artifact.source) == 0);
-        CHECK_THAT(code.artifact.source, !Catch::Contains(fmt::format("store <{} x float>", columns)) ||
-                                             Catch::Contains(fmt::format("store <{} x float>", lanes * columns)));
+        if (lanes != 14 || target.cpu.vector_bits == 512) CHECK(single_accesses(code.artifact.source) == 0);
+        // Registers of which some lanes are off are stored piece by piece.
+        if (lanes != 14)
+          CHECK_THAT(code.artifact.source, !Catch::Contains(fmt::format("store <{} x float>", columns)) ||
+                                               Catch::Contains(fmt::format("store <{} x float>", lanes * columns)));
         code.run({from.data(), to.data()});
-        for (int64_t i = 0; i < kRows; ++i)
+        for (int64_t i = 0; i < height; ++i)
           for (int64_t j = 0; j < columns; ++j)
-            REQUIRE(to[static_cast<size_t>(i * columns + j)] == x[static_cast<size_t>(j * kRows + i)]);
+            REQUIRE(to[static_cast<size_t>(i * columns + j)] == x[static_cast<size_t>(j * height + i)]);
       }
 }
 
