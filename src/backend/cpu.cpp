@@ -54,6 +54,7 @@ Result<std::unique_ptr<Machine>> open(const target::Target& target, const OpenOp
   host.device = options.device;
   host.budget_seconds = options.budget_seconds;
   host.sandbox = options.sandbox;
+  host.cold_weights = options.cold_weights;
   if (options.memory_limit_bytes > 0) host.memory_limit_bytes = options.memory_limit_bytes;
   host.compile_pool = options.compile_pool;
   auto machine = std::make_unique<Machine>();

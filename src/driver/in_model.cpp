@@ -14,7 +14,7 @@
 namespace tcc::driver {
 namespace {
 
-constexpr double kTuningShare = 0.15, kLeastSeconds = 0.5, kMostSeconds = 30;  // of tuning
+constexpr double kTuningShare = 0.25, kLeastSeconds = 0.5, kMostSeconds = 30;  // of tuning
 constexpr double kBuildShare = 0.6;                                            // of the time, at most
 constexpr int64_t kMostLibraries = 5;
 constexpr double kMemoryShare = 0.25;  // of the machine's, for all libraries at one time

@@ -23,6 +23,7 @@
 #include "tcc/search/model_measurer.h"
 #include "tcc/space/space.h"
 #include "tcc/support/text.h"
+#include "tcc/target/last_cache.h"
 #include "tcc/target/probe.h"
 
 namespace tcc::driver {
@@ -433,6 +434,21 @@ void count_library(TuneReport& report, double seconds) {
 
 }  // namespace
 
+namespace {
+
+// Do the weights of a run come from memory, because those of all kernels are more than the last cache keeps?
+bool weights_leave_caches(const Program& program, const target::Target& target) {
+  if (target.kind != target::TargetKind::kCpu) return false;
+  std::set<graph::ValueId> constants;
+  for (const graph::FusionGroup& group : program.groups)
+    constants.insert(group.constants.begin(), group.constants.end());
+  double bytes = 0;
+  for (const graph::ValueId id : constants) bytes += static_cast<double>(program.graph.value(id).bytes());
+  return bytes > static_cast<double>(target::last_cache_bytes(target.cpu));
+}
+
+}  // namespace
+
 Result<TuneReport> tune_program(const Program& program, record::Store& store, const TuneRequest& given) {
   if (is_simulated(given.target)) return simulate(program, store, given);
   TCC_TRY_VOID(checkpoint_note(given, ""));  // before anything is measured
@@ -448,6 +464,7 @@ Result<TuneReport> tune_program(const Program& program, record::Store& store, co
   ThreadPool pool(static_cast<int>(std::max<int64_t>(cores, 1)));
   const auto open_machine = [&] {
     return backend.open(request.target, {.threads = request.options.threads,
+                                         .cold_weights = weights_leave_caches(program, request.target),
                                          .device = request.device,
                                          .cuda_driver = request.cuda_driver,
                                          .cupti = request.cupti,

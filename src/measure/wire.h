@@ -86,13 +86,14 @@ struct JobHeader {
   int64_t payload_offset, payload_bytes;  // artifacts, see put_artifact
   int32_t num_artifacts;
   int32_t sandbox;         // 1: see measure/host/sandbox.h
+  int32_t cold_weights;    // 1: see HostMeasureOptions
   int64_t outputs_offset;  // kReference: of each program, of each set, the outputs, row-major
   WorkerResult result;
 };
 
 inline constexpr uint64_t kMagic = 0x7463632d776f726bull;
 // Changes whenever the layout does.
-inline constexpr uint64_t kProtocol = 10 + (sizeof(JobHeader) << 8);
+inline constexpr uint64_t kProtocol = 11 + (sizeof(JobHeader) << 8);
 
 struct Hello {
   uint64_t magic = kMagic, protocol = kProtocol;

@@ -385,6 +385,29 @@ TEST_CASE("records say how a time was taken, and where", "[unit]") {
   CHECK(failed.cache.empty());
 }
 
+TEST_CASE("programs are timed with their weights out of the caches where models are large", "[unit]") {
+  HostMeasureOptions options = test_options();
+  options.cold_weights = true;
+  auto cold = IsolatedHostMeasurer::create(options);
+  REQUIRE(cold.has_value());
+  GemmOptions gemm;
+  gemm.m = 3, gemm.n = 700, gemm.k = 650;  // 1.8 MB of weights
+  auto task = MeasureTask::create(**cold, make_gemm(gemm), host(), {});
+  REQUIRE(task.has_value());
+  std::vector<Candidate> batch = {candidate_of(**task, make_gemm(gemm))};
+  auto measured = (*cold)->measure(batch);
+  REQUIRE(measured.has_value());
+  CHECK(measured->at(0).status == Status::kOk);
+  record::Record record;
+  fill_record(measured->at(0), record);
+  CHECK(record.cache == "cold");
+  CHECK(record.median > 0);
+  auto pair = (*cold)->compare(batch[0], batch[0], PairAim::kWhoWins);
+  REQUIRE(pair.has_value());
+  CHECK(pair->failure.empty());
+  CHECK(pair->winner == PairedComparison::Winner::kNone);
+}
+
 TEST_CASE("a kernel that codegen refuses is compile_failed", "[unit]") {
   constexpr int64_t kElements = 16 << 20;
   auto copy_through = [](ir::Stage stage, ir::Scope scope) {

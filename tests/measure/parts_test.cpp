@@ -211,7 +211,7 @@ TEST_CASE("timing ends early for what is far behind, and only for that", "[unit]
     plan.last_run_seconds = 300e-6;
     plan.budget_seconds = 0.05;
     plan.best_seconds = best;
-    time_on_host(run, timing, *result);
+    time_on_host({run}, timing, *result);
     return result;
   };
   auto behind = timed(1e-6);
@@ -221,6 +221,24 @@ TEST_CASE("timing ends early for what is far behind, and only for that", "[unit]
   CHECK(timed(1)->cut_short == 0);
   CHECK(timed(0)->cut_short == 0);
   CHECK(timed(1)->num_samples >= kFirstSamples);
+}
+
+TEST_CASE("what comes before a run is not timed", "[unit]") {
+  int before = 0, runs = 0;
+  const HostRun program{[&] { ++runs; },
+                        [&] {
+                          ++before;
+                          timespec pause{0, 2'000'000};
+                          nanosleep(&pause, nullptr);
+                        }};
+  auto result = std::make_unique<WorkerResult>();
+  HostTiming timing;
+  timing.plan.last_run_seconds = 1;  // a long one: samples are single runs
+  timing.plan.budget_seconds = 0.05;
+  time_on_host(program, timing, *result);
+  REQUIRE(result->num_samples > 0);
+  CHECK(runs == before);
+  for (int64_t i = 0; i < result->num_samples; ++i) CHECK(result->samples[static_cast<size_t>(i)] < 2e-3);
 }
 
 TEST_CASE("a long run for checking that is far behind is the only sample", "[unit]") {
@@ -238,7 +256,7 @@ TEST_CASE("a long run for checking that is far behind is the only sample", "[uni
     plan.last_run_seconds = last;
     plan.budget_seconds = 0.03;
     plan.best_seconds = best;
-    time_on_host(run, timing, *result);
+    time_on_host({run}, timing, *result);
     return result;
   };
   auto far = timed(12e-3, 1e-6);

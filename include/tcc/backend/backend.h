@@ -34,6 +34,7 @@ struct CompileOptions {
 
 struct OpenOptions {
   int64_t threads = 1;                   // that programs run on, where they run on the host's
+  bool cold_weights = false;             // on the host: see measure::HostMeasureOptions
   std::optional<target::Target> device;  // what records say of this machine; nullopt: nominal rates
   std::string cuda_driver, cupti;        // libraries; "" = the system's
   double budget_seconds = 0.1;           // of timing one program

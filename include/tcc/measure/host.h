@@ -25,8 +25,11 @@ struct HostMeasureOptions {
   double timeout_seconds = 10;                     // at most this for the first run, and again for the rest
   int64_t memory_limit_bytes = int64_t{32} << 30;  // of the child's address space
   bool sandbox = false;                            // programs get no network, processes or files, where seccomp is
-  std::optional<target::Target> device;            // what records say of this machine; nullopt: host_target()
-  ThreadPool* compile_pool = nullptr;              // compiles a batch's candidates; nullptr = this thread
+  // Large weights are driven out of the caches before each timed run, as by the other kernels of a model whose weights
+  // are more than the last cache holds: programs that wait for memory are told from others.
+  bool cold_weights = false;
+  std::optional<target::Target> device;  // what records say of this machine; nullopt: host_target()
+  ThreadPool* compile_pool = nullptr;    // compiles a batch's candidates; nullptr = this thread
 };
 
 class HostExecutor;

@@ -107,8 +107,8 @@ struct Record : Outcome {
   // What `median` is of the samples: "median"; "fastest tenth", the end of it, where too few were undisturbed; "" =
   // no samples.
   std::string statistic;
-  // State of the caches: "warm" = runs back to back on the same data; "cold" = nothing of the inputs was in them; "" =
-  // no samples.
+  // State of the caches: "warm" = runs back to back on the same data; "cold" = nothing of the inputs was in them, on a
+  // CPU nothing of the weights; "" = no samples.
   std::string cache;
 
   // target::platform_text() of the machine that measured: times are comparable where it is equal. "" = not known (older

@@ -125,6 +125,7 @@ Result<void> HostExecutor::choose_cpus() {
       DeviceFacts{target::isa_level_name(target::isa_level(device)), target::target_to_json(device)});
   facts_.name = device.name;
   facts_.threads = threads;
+  facts_.cold = options_.cold_weights;
   facts_.compiles_beside = share_.divided();
   facts_.budget_seconds = options_.budget_seconds;
   facts_.patience = options_.patience;
@@ -142,6 +143,7 @@ Result<SharedMemory> HostExecutor::make_host_job(const JobSpec& spec) {
   std::copy(cpus.begin(), cpus.end(), header->cpus.begin());
   header->quiet = quiet_;
   header->sandbox = options_.sandbox && !reference ? 1 : 0;
+  header->cold_weights = options_.cold_weights && !reference ? 1 : 0;
   header->memory_limit_bytes = options_.memory_limit_bytes;
   header->cpu_limit_seconds = (2 * spec.timeout_seconds + kSpareSeconds) * header->threads;
   return memory;

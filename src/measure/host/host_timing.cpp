@@ -59,7 +59,7 @@ class TimedFunction : public TimedProgram {
  public:
   // Brings caches, branch predictors and the clock up, unless a long run has just done so: another one would cost as
   // much as a sample.
-  TimedFunction(const std::function<void()>& run, double last_run_seconds) : run_(run) {
+  TimedFunction(const HostRun& program, double last_run_seconds) : program_(program) {
     const double start = raw_seconds();
     run_seconds_ = last_run_seconds;
     if (last_run_seconds <= kLongRunSeconds) {
@@ -78,11 +78,18 @@ class TimedFunction : public TimedProgram {
 
  private:
   double time(int64_t repeats) const {
-    const double start = raw_seconds();
-    for (int64_t i = 0; i < repeats; ++i) run_();
-    return (raw_seconds() - start) / static_cast<double>(repeats);
+    double start = raw_seconds(), aside = 0;
+    for (int64_t i = 0; i < repeats; ++i) {
+      if (program_.before) {
+        const double begin = raw_seconds();
+        program_.before();
+        aside += raw_seconds() - begin;
+      }
+      program_.run();
+    }
+    return (raw_seconds() - start - aside) / static_cast<double>(repeats);
   }
-  const std::function<void()>& run_;
+  const HostRun& program_;
 };
 
 class HostWatch : public MachineWatch {
@@ -126,7 +133,7 @@ int64_t stolen_ticks(std::string_view stat, std::span<const int32_t> cpus) {
   return sum;
 }
 
-void time_on_host(const std::function<void()>& run, const HostTiming& timing, WorkerResult& result) {
+void time_on_host(const HostRun& run, const HostTiming& timing, WorkerResult& result) {
   TimingPlan plan = timing.plan;
   plan.trial = kTrials;
   TimedFunction program(run, plan.last_run_seconds);
@@ -136,8 +143,7 @@ void time_on_host(const std::function<void()>& run, const HostTiming& timing, Wo
 }
 
 // Both programs lose what is stolen, and reading it between all pairs would cost more than it tells.
-void time_pair_on_host(const std::function<void()>& run_a, const std::function<void()>& run_b, const HostTiming& timing,
-                       WorkerResult& result) {
+void time_pair_on_host(const HostRun& run_a, const HostRun& run_b, const HostTiming& timing, WorkerResult& result) {
   TimedFunction a(run_a, 0), b(run_b, 0);
   HostWatch machine(timing, {});
   TCC_CHECK(time_pair(a, b, machine, timing.plan, result).has_value(), "timing on the host cannot fail");

@@ -17,10 +17,14 @@ struct HostTiming {
   std::function<void(void (*)())> everywhere;  // see QuietWatch
 };
 
-// time_program and time_pair of functions that run the programs; WorkerResult::quiet too.
-void time_on_host(const std::function<void()>& run, const HostTiming& timing, WorkerResult& result);
-void time_pair_on_host(const std::function<void()>& run_a, const std::function<void()>& run_b, const HostTiming& timing,
-                       WorkerResult& result);
+// A program that is ready. Where it has `before`, that is called in front of each run, and is not timed.
+struct HostRun {
+  std::function<void()> run, before = {};
+};
+
+// time_program and time_pair of such programs; WorkerResult::quiet too.
+void time_on_host(const HostRun& program, const HostTiming& timing, WorkerResult& result);
+void time_pair_on_host(const HostRun& a, const HostRun& b, const HostTiming& timing, WorkerResult& result);
 
 // Clock ticks that the hypervisor gave to others, summed over `cpus`; from the text of /proc/stat. 0 where it says
 // nothing.
