@@ -436,9 +436,8 @@ void count_library(TuneReport& report, double seconds) {
 
 namespace {
 
-// Do the weights of a run come from memory, because those of all kernels are more than the last cache keeps?
+// Do the weights of a run come from memory, because those of all kernels are more than a CPU's last cache keeps?
 bool weights_leave_caches(const Program& program, const target::Target& target) {
-  if (target.kind != target::TargetKind::kCpu) return false;
   std::set<graph::ValueId> constants;
   for (const graph::FusionGroup& group : program.groups)
     constants.insert(group.constants.begin(), group.constants.end());

@@ -18,7 +18,7 @@
 namespace tcc::codegen {
 namespace {
 
-// EarlyCSE asks whether a store lies between two equal loads, 500 times a function by default; then each store ends the
+// EarlyCSE asks whether a store is between two equal loads, 500 times a function by default; then each store ends the
 // life of all loads. The stores of one Winograd tile are more than that: its loads were made up to 13 times.
 void look_past_stores() {
   static const bool done = [] {
