@@ -346,6 +346,8 @@ bool mark(Schedule& s, const std::string& name, Form form, const target::Target&
 // axes goes outside.
 bool mark_carried(Schedule& s, const std::string& name, size_t carried, int64_t lanes, bool together) {
   constexpr int64_t kVectors = 4;  // of a tile: each waits for its sum of the step before
+  // Of rows longer than a page, a step takes as many: one page after another, where the hardware's prefetcher follows.
+  constexpr int64_t kPageElements = 1024;
   const std::vector<LoopRv> loops = s.get_loops(s.get_block(name));
   if (!s.ok()) return false;
   std::vector<LoopRv> outer(loops.begin(), loops.begin() + static_cast<int64_t>(carried));
@@ -354,11 +356,14 @@ bool mark_carried(Schedule& s, const std::string& name, size_t carried, int64_t 
   const LoopRv inner = together ? s.fuse(inside) : inside.back();
   if (!s.ok()) return false;
   const int64_t extent = int_value(find_loop(s.kernel().root, s.id(inner))->extent);
-  const std::vector<LoopRv> parts = s.split(inner, {{}, lit(std::min(extent, kVectors * lanes))});
+  const int64_t width = std::min(extent, kVectors * lanes);
+  const bool pages = extent > 2 * kPageElements && kPageElements % width == 0;
+  const std::vector<LoopRv> parts =
+      pages ? s.split(inner, {{}, lit(kPageElements / width), lit(width)}) : s.split(inner, {{}, lit(width)});
   if (!s.ok()) return false;
   outer.push_back(parts[0]);
-  s.reorder(outer, loops[carried], parts[1]);
-  s.vectorize(parts[1]);
+  s.reorder(outer, loops[carried], std::span(parts).subspan(1));
+  s.vectorize(parts.back());
   fuse_parallel(s, outer);
   return s.ok();
 }
