@@ -1,7 +1,6 @@
 #include "tcc/analysis/next_panel.h"
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "tcc/analysis/lanes.h"

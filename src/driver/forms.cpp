@@ -97,8 +97,6 @@ Result<std::vector<TaskForm>> find_forms(Program& program, size_t index, const G
 }
 
 // The one that was fastest in the model, unless others have become far faster alone since.
-constexpr double kMostBehind = 1.5;
-
 Result<std::optional<size_t>> form_of_model(const std::vector<TaskForm>& forms, const target::Target& target,
                                             const FormRecords& records) {
   const record::Machine machine = search::machine_of(target);
@@ -115,7 +113,7 @@ Result<std::optional<size_t>> form_of_model(const std::vector<TaskForm>& forms, 
     if (best == 0 || alone < best) best = alone;
     if (record::hash_text(hash) == *text) chosen = i, seconds = alone;
   }
-  return chosen && seconds <= kMostBehind * best ? chosen : std::nullopt;
+  return chosen && seconds <= kFormInReach * best ? chosen : std::nullopt;
 }
 
 // The fastest by measurements, those on this machine and this number of threads before all others.

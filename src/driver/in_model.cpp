@@ -8,6 +8,7 @@
 #include "driver/bench.h"
 #include "driver/host_tensors.h"
 #include "driver/student.h"
+#include "tcc/driver/forms.h"
 #include "tcc/record/disturbed.h"
 #include "tcc/support/files.h"
 
@@ -17,10 +18,8 @@ namespace {
 constexpr double kTuningShare = 0.25, kLeastSeconds = 0.5, kMostSeconds = 30;  // of tuning
 constexpr double kBuildShare = 0.6;                                            // of the time, at most
 constexpr int64_t kMostLibraries = 5;
-constexpr double kMemoryShare = 0.25;  // of the machine's, for all libraries at one time
-// Programs that are further behind alone are not tried: of the same form, and the best ones of other forms, whose
-// weights take 1.8 to 4 times as long from memory.
-constexpr double kInReach = 0.1, kFormInReach = 1.5;
+constexpr double kMemoryShare = 0.25;     // of the machine's, for all libraries at one time
+constexpr double kInReach = 0.1;          // programs of a form that are further behind its best alone are not tried
 constexpr int64_t kRecordsLookedAt = 16;  // as many as a confirmed best is looked for in
 constexpr double kClearLead = 0.015;      // over the program that is fastest alone, in the median round ...
 constexpr double kWins = 0.75;            // ... and in this share of them
@@ -57,14 +56,27 @@ Result<void> add_programs(const std::string& key, double limit, const InModelOpt
   return {};
 }
 
+// The key of the form that is built now: one that has won inside of the model, or the fastest alone.
+Result<std::string> present_form(const TunedTask& task, uint64_t first_form, const InModelOptions& options) {
+  if (first_form == 0) return task.result.key;
+  TCC_TRY(const std::optional<std::string> chosen,
+          options.database->load_session(
+              record::chosen_form_key(first_form, search::machine_of(options.target), options.threads)));
+  for (const TunedForm& form : task.forms)
+    if (chosen == form.key && form.best_seconds > 0 && form.best_seconds <= kFormInReach * task.result.best_seconds)
+      return form.key;
+  return task.result.key;
+}
+
 Result<Contest> find_contest(TunedTask& task, const InModelOptions& options) {
   Contest contest{&task, task.forms.empty() ? 0 : search::task_hash(task.forms[0].key), {}};
+  TCC_TRY(const std::string present, present_form(task, contest.first_form, options));
   std::vector<record::Record> others;
-  TCC_TRY_VOID(add_programs(task.result.key, HUGE_VAL, options, contest, others));
+  TCC_TRY_VOID(add_programs(present, HUGE_VAL, options, contest, others));
   if (contest.programs.empty()) return contest;
   const double limit = kFormInReach * record::comparable_seconds(contest.programs[0]);
   for (const TunedForm& form : task.forms)
-    if (form.key != task.result.key) TCC_TRY_VOID(add_programs(form.key, limit, options, contest, others));
+    if (form.key != present) TCC_TRY_VOID(add_programs(form.key, limit, options, contest, others));
   std::stable_sort(others.begin(), others.end(), record::is_faster);
   for (record::Record& r : others)
     if (std::ssize(contest.programs) < kMostLibraries) contest.programs.push_back(std::move(r));
@@ -170,22 +182,25 @@ double clear_ratio(const Contest& contest, const std::vector<Entrant>& entrants,
   return clear ? ratio : 1;
 }
 
-// Does another program of the task win? Its time alone is then the task's.
+// Does another program of the task win? The time alone of the one that is built from now on is the task's.
 Result<bool> decide(Contest& contest, const std::vector<Entrant>& entrants, const InModelOptions& options,
                     TuneReport& report) {
+  if (contest.programs.empty()) return false;
   TunedTask& task = *contest.task;
   size_t winner = 0;
   double ratio = 1;
   for (size_t place = 1; place < std::min(contest.programs.size(), entrants.size()); ++place)
     if (const double r = clear_ratio(contest, entrants, place); r < ratio) ratio = r, winner = place;
-  if (winner == 0) return false;
   const record::Record& r = contest.programs[winner];
   const record::Machine machine = search::machine_of(options.target);
-  TCC_TRY_VOID(options.store->save_session(record::confirmed_best_key(r.task, machine, options.threads),
-                                           record::hash_text(r.nest_hash)));
-  if (contest.first_form != 0)
-    TCC_TRY_VOID(
-        options.store->save_session(record::chosen_form_key(contest.first_form, machine, options.threads), key_of(r)));
+  if (winner == 0 && key_of(r) == task.result.key) return false;
+  if (winner != 0) {
+    TCC_TRY_VOID(options.store->save_session(record::confirmed_best_key(r.task, machine, options.threads),
+                                             record::hash_text(r.nest_hash)));
+    if (contest.first_form != 0)
+      TCC_TRY_VOID(options.store->save_session(record::chosen_form_key(contest.first_form, machine, options.threads),
+                                               key_of(r)));
+  }
   if (report.best_seconds > 0)
     report.best_seconds += static_cast<double>(task.result.weight) * (r.median - task.result.best_seconds);
   for (TunedForm& form : task.forms) {
@@ -200,7 +215,7 @@ Result<bool> decide(Contest& contest, const std::vector<Entrant>& entrants, cons
   task.result.best_gflops = r.median > 0 ? task.flops / r.median / 1e9 : 0;
   task.result.best_nest_hash = r.nest_hash;
   task.result.best_trace = r.trace;
-  return true;
+  return winner != 0;
 }
 
 }  // namespace

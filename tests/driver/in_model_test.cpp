@@ -144,6 +144,17 @@ TEST_CASE("the form that is fastest inside of the model is built, whatever its t
   CHECK(tuned.flops == 5);
   CHECK(report.best_seconds == Approx(kMillisecond));
   CHECK(program().tasks.tasks[at].key == forms[0].task.key);
+
+  // After another tuning the report begins with the form that is fastest alone. The one that is built stays.
+  tuned.result.key = forms.back().task.key;
+  tuned.result.best_seconds = report.best_seconds = 0.8 * kMillisecond;
+  const auto again = choose_in_model(*model, options, report);
+  if (!again) FAIL(again.error().message);
+  REQUIRE(again->has_value());
+  CHECK((*again)->changed == 0);
+  CHECK(tuned.result.key == forms[0].task.key);
+  CHECK(report.best_seconds == Approx(kMillisecond));
+  CHECK(program().tasks.tasks[at].key == forms[0].task.key);
 }
 
 TEST_CASE("tasks without another program in reach are not compared inside of the model") {

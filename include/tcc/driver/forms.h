@@ -10,6 +10,10 @@
 
 namespace tcc::driver {
 
+// Forms that are further behind the fastest one alone are not compared inside of the model, nor built for having won
+// there. Weights of Winograd forms are 1.8 to 4 times as large, and in a large model they come from memory.
+inline constexpr double kFormInReach = 1.5;
+
 // By the workload of a task or record: "direct", "winograd2" or "winograd4"; "" of what is not a convolution.
 std::string form_of(std::string_view workload);
 // Which form of which task is refused, its error and the tolerance, and the form in its place.

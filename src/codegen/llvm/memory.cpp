@@ -313,9 +313,7 @@ Val Emitter::spread_mask(Val mask, const LaneSplit& split, int64_t start, int64_
 Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split, Val mask, Off off) {
   auto [low, high] = std::minmax_element(split.offsets.begin(), split.offsets.end());
   int64_t lanes = static_cast<int64_t>(split.offsets.size()), span = *high - *low + 1;
-  // Shuffles of whole registers: of vectors of another length, as of 14 elements, LLVM makes several for each element.
-  const auto width = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(lanes)));
-  int64_t piece = std::min(width, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(span))));
+  int64_t piece = std::min(lanes, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(span))));
   if (mask.vec) {
     // One register at a time, and one lane for each element: its mask is the element's.
     piece = std::min(piece, target_.cpu.vector_bits / 8 / ir::type_bytes(slot.buffer->type));
@@ -341,13 +339,9 @@ Value* Emitter::load_strided(const BufferSlot& slot, const LaneSplit& split, Val
       else
         pick.push_back(k == 1 ? -1 : static_cast<int>(l));
     }
-    pick.resize(static_cast<size_t>(width), -1);
     result = b_.CreateShuffleVector(k == 1 ? first : result, next, pick);
   }
-  if (width == lanes) return result;
-  llvm::SmallVector<int, 64> first_lanes(static_cast<size_t>(lanes));
-  std::iota(first_lanes.begin(), first_lanes.end(), 0);
-  return b_.CreateShuffleVector(result, first_lanes);
+  return result;
 }
 
 Value* Emitter::lane_pointers(const BufferSlot& slot, const FlatAddress& at) {

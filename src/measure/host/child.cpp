@@ -221,12 +221,11 @@ class HostProgram : public LoadedProgram {
   }
   void run_unchecked() { (void)kernel_->run(pointers_); }
 
-  // Bytes of weights that other kernels of a large model drive out of the caches between two runs.
-  int64_t large_weights() const {
-    int64_t bytes = 0;
+  // Weights that other kernels of a large model drive out of the caches between two runs.
+  bool has_large_weights() const {
     for (size_t i = 0; i < buffers_.size(); ++i)
-      if (is_large_weight(i)) bytes += static_cast<int64_t>(buffers_[i].span().size());
-    return bytes;
+      if (is_large_weight(i)) return true;
+    return false;
   }
   void drive_out_weights() {
     for (size_t i = 0; i < buffers_.size(); ++i)
@@ -327,7 +326,7 @@ class HostRunner : public Runner {
   HostRun run_of(const JobHeader& job, size_t number) {
     HostProgram& program = *programs_[number];
     HostRun out{[&program] { program.run_unchecked(); }};
-    if (job.cold_weights != 0 && program.large_weights() > 0) out.before = [&program] { program.drive_out_weights(); };
+    if (job.cold_weights != 0 && program.has_large_weights()) out.before = [&program] { program.drive_out_weights(); };
     return out;
   }
   HostTiming timing_of(const JobHeader& job) {
