@@ -133,7 +133,8 @@ Result<int> tune(const TuneArguments& a) {
     TCC_TRY_VOID(driver::check_tunable(target));  // before this machine is probed and a store is made
   TCC_TRY(std::string db, store_path(a.records.db));
   TCC_TRY(driver::Model model, open_model(a.model));
-  TCC_TRY(driver::Program program, driver::make_program(model, target));
+  // In the forms of a build without records: it is what is made first, and measured first.
+  TCC_TRY(driver::Program program, driver::make_program(model, target, {.estimated = true}));
   driver::TuneRequest request;
   request.target = target;
   request.fleet = std::move(fleet);

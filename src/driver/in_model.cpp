@@ -68,6 +68,27 @@ Result<std::string> present_form(const TunedTask& task, uint64_t first_form, con
   return task.result.key;
 }
 
+// The program that is built without tuning, where it was measured: what is chosen must not be slower in the model.
+Result<std::optional<record::Record>> default_program(const TunedTask& task, const InModelOptions& options) {
+  const record::Machine machine = search::machine_of(options.target);
+  std::vector<std::string> keys;
+  for (const TunedForm& form : task.forms) keys.push_back(form.key);
+  if (keys.empty()) keys.push_back(task.result.key);
+  for (const std::string& key : keys) {
+    TCC_TRY(const std::vector<record::Record> all, options.store->all(search::task_hash(key)));
+    const auto built = std::find_if(all.begin(), all.end(), [&](const record::Record& r) {
+      return record::is_untimed(r.kind) && r.threads == options.threads && record::is_of(r, machine);
+    });
+    if (built == all.end()) continue;
+    const auto timed = std::find_if(all.rbegin(), all.rend(), [&](const record::Record& r) {
+      return r.kind == record::Kind::kMeasured && r.nest_hash == built->nest_hash && r.threads == options.threads &&
+             r.status == record::Status::kOk && record::is_of(r, machine);
+    });
+    if (timed != all.rend()) return std::optional(*timed);
+  }
+  return std::optional<record::Record>();
+}
+
 Result<Contest> find_contest(TunedTask& task, const InModelOptions& options) {
   Contest contest{&task, task.forms.empty() ? 0 : search::task_hash(task.forms[0].key), {}};
   TCC_TRY(const std::string present, present_form(task, contest.first_form, options));
@@ -77,6 +98,13 @@ Result<Contest> find_contest(TunedTask& task, const InModelOptions& options) {
   const double limit = kFormInReach * record::comparable_seconds(contest.programs[0]);
   for (const TunedForm& form : task.forms)
     if (form.key != present) TCC_TRY_VOID(add_programs(form.key, limit, options, contest, others));
+  TCC_TRY(std::optional<record::Record> built, default_program(task, options));
+  if (built && record::comparable_seconds(*built) <= limit && built->nest_hash != contest.programs[0].nest_hash) {
+    const auto is_built = [&](const record::Record& r) { return r.nest_hash == built->nest_hash; };
+    std::erase_if(contest.programs, is_built);
+    std::erase_if(others, is_built);
+    contest.programs.insert(contest.programs.begin() + 1, std::move(*built));
+  }
   std::stable_sort(others.begin(), others.end(), record::is_faster);
   for (record::Record& r : others)
     if (std::ssize(contest.programs) < kMostLibraries) contest.programs.push_back(std::move(r));

@@ -138,6 +138,7 @@ std::vector<task::Task> chosen_tasks(const Program& program, const TuneRequest& 
 struct SearchedTasks {
   std::vector<task::Task> tasks;
   std::vector<int64_t> places;  // of each, among the tasks of the request
+  std::vector<int64_t> turns;   // a short run measures what a build takes without it, before other forms
   bool have_forms = false;
 };
 
@@ -147,8 +148,11 @@ SearchedTasks searched_tasks(const Program& program, const TuneRequest& request)
   for (size_t i = 0; i < program.tasks.tasks.size(); ++i) {
     if (!request.tasks.empty() && std::count(request.tasks.begin(), request.tasks.end(), i) == 0) continue;
     const bool has_forms = i < program.forms.size() && !program.forms[i].empty();
-    if (!has_forms) all.tasks.push_back(program.tasks.tasks[i]);
-    for (size_t f = 0; has_forms && f < program.forms[i].size(); ++f) all.tasks.push_back(program.forms[i][f].task);
+    if (!has_forms) all.tasks.push_back(program.tasks.tasks[i]), all.turns.push_back(0);
+    for (size_t f = 0; has_forms && f < program.forms[i].size(); ++f) {
+      all.tasks.push_back(program.forms[i][f].task);
+      all.turns.push_back(all.tasks.back().key == program.tasks.tasks[i].key ? 0 : 1);
+    }
     all.places.resize(all.tasks.size(), place++);
     all.have_forms = all.have_forms || has_forms;
   }
@@ -221,7 +225,7 @@ Result<TuneReport> search_tasks(const Program& program, record::Store& store, co
     neighbors.watch(std::move(progress));
   };
   search::TuneOptions options = request.options;
-  if (searched.have_forms) options.choices = searched.places;
+  if (searched.have_forms) options.choices = searched.places, options.turns = searched.turns;
   TCC_TRY(search::TuneResult tuned, search::tune(tasks, request.target, options, environment));
 
   TuneReport report;

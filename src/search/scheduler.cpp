@@ -106,7 +106,10 @@ std::vector<size_t> unseen_tasks(const std::vector<TaskState>& states, const Tun
   std::vector<size_t> unseen;
   for (size_t i = 0; i < states.size(); ++i)
     if (states[i].history.empty() && is_active(states, states[i], options, settings)) unseen.push_back(i);
-  std::stable_sort(unseen.begin(), unseen.end(), [&](size_t x, size_t y) { return size(states[x]) > size(states[y]); });
+  std::stable_sort(unseen.begin(), unseen.end(), [&](size_t x, size_t y) {
+    if (states[x].turn != states[y].turn) return states[x].turn < states[y].turn;
+    return size(states[x]) > size(states[y]);
+  });
   return unseen;
 }
 

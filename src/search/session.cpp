@@ -49,6 +49,7 @@ std::string session_key(std::span<const task::Task> tasks, const target::Target&
   if (o.settings) h = combine_hash(h, settings_hash(*o.settings));
   h = combine_hash(combine_hash(h, o.seed), std::bit_cast<uint64_t>(o.explore));
   for (int64_t choice : o.choices) h = combine_hash(h, static_cast<uint64_t>(choice) + 1);
+  for (int64_t turn : o.turns) h = combine_hash(h, static_cast<uint64_t>(turn) + 1);
   if (o.cost_model != cost::kDefaultModel) h = combine_hash(h, hash_bytes(o.cost_model));
   if (checkpoint != 0) h = combine_hash(h, checkpoint);
   if (o.constructed > 0) h = combine_hash(h, combine_hash(0x636f6e73, static_cast<uint64_t>(o.constructed)));

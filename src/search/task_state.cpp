@@ -189,6 +189,7 @@ Result<std::vector<TaskState>> load_tasks(std::span<const task::Task> tasks, con
     TCC_TRY(TaskState ready, std::move(state));
     ready.run = run;
     if (!options.choices.empty()) ready.choice = options.choices.at(states.size());
+    if (!options.turns.empty()) ready.turn = options.turns.at(states.size());
     states.push_back(std::move(ready));
   }
   return states;

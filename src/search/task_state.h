@@ -57,6 +57,7 @@ struct TaskState : TaskResult {
   const task::Task* task = nullptr;
   uint64_t hash = 0, anchor = 0;
   int64_t choice = -1;  // as in TuneOptions::choices; -1: none but itself
+  int64_t turn = 0;     // as in TuneOptions::turns
   AnchorShape shape;
   std::vector<space::Sketch> sketches;
   std::vector<Known> known;

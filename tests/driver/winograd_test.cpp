@@ -310,6 +310,26 @@ TEST_CASE("a library takes the forms that records say are the fastest, and verif
   CHECK(verified->passed());
 }
 
+TEST_CASE("two builds in one process give one library") {
+  const Model model = resnet(4);
+  std::string libraries[2];
+  for (std::string& library : libraries) {
+    auto folder = TemporaryDirectory::create("tcc-forms-test-");
+    REQUIRE(folder.has_value());
+    BuildOptions options;
+    options.folder = (*folder)->path();
+    options.targets = {target::host_target()};
+    auto report = build_model(model, options);
+    if (!report) FAIL(report.error().message);
+    auto bytes = read_file(report->package.library);
+    REQUIRE(bytes.has_value());
+    library = std::move(*bytes);
+  }
+  CHECK(libraries[0].size() == libraries[1].size());
+  const bool equal = libraries[0] == libraries[1];  // the bytes are not printed
+  CHECK(equal);
+}
+
 TEST_CASE("a form whose error may pass the tolerance is refused by task, with the number") {
   // Filters with one element at the corner, over 512 channels: F(4x4, 3x3) is least accurate for them.
   Model model;

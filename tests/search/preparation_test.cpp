@@ -100,6 +100,8 @@ TEST_CASE("tasks without a round come in the order of their arithmetic") {
   CHECK(size(order[0]) >= size(order[1]));
   CHECK(size(order[1]) >= size(order[2]));
   CHECK(search::next_task(states, options, *options.settings, 0) == static_cast<int64_t>(order[0]));
+  states[order[0]].turn = 1;  // a form that is measured after all others
+  CHECK(search::unseen_tasks(states, options, *options.settings) == std::vector<size_t>{order[1], order[2], order[0]});
   states[order[0]].failure = "gone";
   CHECK(search::unseen_tasks(states, options, *options.settings) == std::vector<size_t>{order[1], order[2]});
 }

@@ -27,7 +27,7 @@ struct InModel {
 };
 
 // Builds the model with the best program of each tuned task, and again with its second, third ... where these were
-// nearly as fast; the best ones of its other forms come first. Times all tasks of these libraries in turns, inside of
+// nearly as fast; the one that is built without tuning and the best ones of its other forms come first. Times all tasks of these libraries in turns, inside of
 // runs. A program that is clearly faster there becomes the task's confirmed best in the store, its form the one that is
 // built, and its time alone the one in `report`. Call it from a process without other threads. Nothing where no task
 // has another program in reach, the time does not suffice for turns of two libraries, or options.stop ended it. Errors:

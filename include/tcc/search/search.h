@@ -121,6 +121,8 @@ struct TuneOptions {
   // Tasks with one number are forms of one computation, of which one is built: they share its trials, and those that
   // stay behind get no more. One number a task; empty: every task is built.
   std::vector<int64_t> choices = {};
+  // In which turn each of the forms has its first round: those of turn 0 before all of turn 1. Empty: in any.
+  std::vector<int64_t> turns = {};
 };
 
 // What became of proposals. A proposal is duplicate, rejected or measured; a measured one has a status.

@@ -13,6 +13,8 @@
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Vectorize/LoopVectorize.h>
 
+#include <mutex>
+
 #include "tcc/support/check.h"
 
 namespace tcc::codegen {
@@ -20,13 +22,18 @@ namespace {
 
 // EarlyCSE asks whether a store is between two equal loads, 500 times a function by default; then each store ends the
 // life of all loads. The stores of one Winograd tile are more than that: its loads were made up to 13 times.
+// Each link by lld gives all of LLVM's options their defaults again.
 void look_past_stores() {
-  static const bool done = [] {
+  constexpr unsigned kQuestions = 20000;
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  static auto* const limit = [] {
     auto& options = llvm::cl::getRegisteredOptions();
     const auto found = options.find("earlycse-mssa-optimization-cap");
-    return found != options.end() && !found->second->addOccurrence(0, found->first(), "20000");
+    return found == options.end() ? nullptr : static_cast<llvm::cl::opt<unsigned>*>(found->second);
   }();
-  TCC_CHECK(done, "LLVM has no limit of EarlyCSE with this name");
+  TCC_CHECK(limit != nullptr, "LLVM has no limit of EarlyCSE with this name");
+  if (limit->getValue() != kQuestions) limit->setValue(kQuestions);
 }
 
 }  // namespace
