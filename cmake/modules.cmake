@@ -60,7 +60,7 @@ tcc_room(fleet LEVEL 9 ROOMS support ir target schedule lower record measure LIB
 
 tcc_room(search LEVEL 9 ROOMS support ir target task schedule lower codegen space construct cost record measure backend LIBS nlohmann_json::nlohmann_json)
 
-tcc_room(driver LEVEL 10 ROOMS support rt target ir interp graph onnx task schedule codegen record data nn features cost runtime emulation measure search fleet package lower space backend LIBS nlohmann_json::nlohmann_json)
+tcc_room(driver LEVEL 10 ROOMS support rt target ir analysis interp graph onnx task schedule codegen record data nn features cost runtime emulation measure search fleet package lower space backend LIBS nlohmann_json::nlohmann_json)
 
 tcc_room(cli LEVEL 11 ROOMS support backend fleet driver LIBS CLI11::CLI11 nlohmann_json::nlohmann_json ${TCC_SPDLOG})
 

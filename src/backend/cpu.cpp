@@ -86,7 +86,8 @@ Result<package::PackageReport> write(package::PackagePlan plan, std::vector<pack
 }
 
 constexpr std::string_view kTexts[] = {"obj", "llvm", "asm", "ir", "trace"};
-constexpr Payload kObjects = {.texts = kTexts, .several_targets = true, .add_texts = add_texts, .write = write};
+constexpr Payload kObjects = {
+    .texts = kTexts, .several_targets = true, .overwrites_inputs = true, .add_texts = add_texts, .write = write};
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include "driver/launch_models.h"
 #include "driver/lazy_gate.h"
 #include "driver/slowdown.h"
+#include "tcc/analysis/overwrites.h"
 #include "tcc/backend/backend.h"
 #include "tcc/driver/gpu_target.h"
 #include "tcc/ir/text.h"
@@ -110,6 +111,45 @@ Result<std::vector<KernelChoice>> describe_kernels(const Program& program, const
   TCC_TRY(std::vector<double> slowdowns, estimate_slowdowns(tasks, kernels, options.targets[0], options.threads));
   for (size_t i = 0; i < slowdowns.size(); ++i) choices[i].slowdown = slowdowns[i];
   return choices;
+}
+
+std::vector<graph::GroupMemory> memory_of_groups(const Program& program, const BuildOptions& options,
+                                                 const std::vector<search::ChosenArtifact>& kernels) {
+  const size_t tasks = program.tasks.tasks.size();
+  const bool may_overwrite = backend::backend_of(options.targets[0]).payload->overwrites_inputs;
+  struct TaskMemory {
+    int64_t scratch_bytes = 0;
+    std::vector<int> overwritable;
+  };
+  std::vector<TaskMemory> by_task(tasks);
+  for (size_t n = 0; n < kernels.size(); ++n) {
+    TaskMemory& memory = by_task[n % tasks];
+    memory.scratch_bytes = std::max(memory.scratch_bytes, package::scratch_bytes(kernels[n].artifact));
+    if (!may_overwrite) continue;
+    const std::vector<int> allowed = analysis::overwritable_inputs(kernels[n].program.lowered);
+    if (n < tasks)
+      memory.overwritable = allowed;
+    else
+      std::erase_if(memory.overwritable, [&](int i) { return std::count(allowed.begin(), allowed.end(), i) == 0; });
+  }
+  std::vector<graph::GroupMemory> groups;
+  for (const task::GroupBinding& binding : program.tasks.bindings) {
+    const TaskMemory& memory = by_task[static_cast<size_t>(binding.task)];
+    graph::GroupMemory& group = groups.emplace_back();
+    group.scratch_bytes = memory.scratch_bytes;
+    // A value may be several parameters.
+    const auto allowed = [&](graph::ValueId value) {
+      for (size_t p = 0; p < binding.params.size(); ++p)
+        if (binding.params[p].value == value &&
+            std::count(memory.overwritable.begin(), memory.overwritable.end(), static_cast<int>(p)) == 0)
+          return false;
+      return true;
+    };
+    for (const int i : memory.overwritable)
+      if (const graph::ValueId value = binding.params[static_cast<size_t>(i)].value; allowed(value))
+        group.overwritable.push_back(value);
+  }
+  return groups;
 }
 
 Result<std::vector<ArchitectureCode>> package_kernels(const Program& program, const BuildOptions& options,

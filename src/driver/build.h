@@ -24,6 +24,9 @@ Result<std::vector<KernelChoice>> describe_kernels(const Program& program, const
 
 // The same as what a library is made of, with the texts that options.emit names: one entry for each target, then, with
 // options.allow_jit, the portable code of one of them.
+// What the kernels of each group need, for any of the targets, and allow for all of them.
+std::vector<graph::GroupMemory> memory_of_groups(const Program& program, const BuildOptions& options,
+                                                 const std::vector<search::ChosenArtifact>& kernels);
 Result<std::vector<package::ArchitectureCode>> package_kernels(const Program& program, const BuildOptions& options,
                                                                std::vector<search::ChosenArtifact> kernels);
 

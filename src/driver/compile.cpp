@@ -222,7 +222,8 @@ Result<BuildReport> build_model(const Model& model, const BuildOptions& options)
   if (options.require_tuned) TCC_TRY_VOID(refuse_untuned(report.kernels));
 
   // Plan and package.
-  const graph::MemoryPlan memory = graph::plan_memory(program.graph, program.groups);
+  const graph::MemoryPlan memory =
+      graph::plan_memory(program.graph, program.groups, memory_of_groups(program, options, kernels));
   package::PackagePlan plan;
   plan.graph = &program.graph;
   plan.groups = &program.groups;

@@ -346,10 +346,14 @@ class Fuser {
 };
 
 struct Interval {
-  ValueId home;
+  ValueId home;         // kNone: scratch of the group
   int64_t first, last;  // groups
   int64_t bytes, offset;
 };
+
+int64_t round_up(int64_t bytes) {
+  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
 
 // Largest first, each at the lowest offset that is free during its whole life.
 int64_t place(std::vector<Interval>& intervals) {
@@ -393,7 +397,8 @@ double group_flops(const Graph& graph, const FusionGroup& group) {
   return flops;
 }
 
-MemoryPlan plan_memory(const Graph& graph, const std::vector<FusionGroup>& groups) {
+MemoryPlan plan_memory(const Graph& graph, const std::vector<FusionGroup>& groups, std::span<const GroupMemory> needs) {
+  TCC_CHECK(needs.empty() || needs.size() == groups.size());
   MemoryPlan plan;
   plan.storage.resize(graph.values.size());
   auto storage = [&](ValueId id) -> ValueStorage& { return plan.storage[static_cast<size_t>(id)]; };
@@ -432,24 +437,66 @@ MemoryPlan plan_memory(const Graph& graph, const std::vector<FusionGroup>& group
   auto live = [&](ValueId value, int64_t group) {
     const ValueId home = home_of(value).root;
     if (storage(home).kind != StorageKind::kNone) return;
-    const int64_t bytes = graph.value(home).bytes();
-    const int64_t rounded = (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
-    Interval& interval = lives.try_emplace(home, Interval{home, group, group, rounded, 0}).first->second;
+    const int64_t bytes = round_up(graph.value(home).bytes());
+    Interval& interval = lives.try_emplace(home, Interval{home, group, group, bytes, 0}).first->second;
     interval.last = std::max(interval.last, group);
   };
   for (const FusionGroup& group : groups) {
     live(group.output, group.id);
     for (ValueId id : group.inputs) live(id, group.id);
   }
+  for (const auto& [home, interval] : lives) plan.unshared_bytes += interval.bytes;
+
+  // Outputs that take the place of an input, which is the home of both from then on.
+  std::map<ValueId, ValueId> taken;
+  auto settled = [&](ValueId home) {
+    for (auto it = taken.find(home); it != taken.end(); it = taken.find(home)) home = it->second;
+    return home;
+  };
+  for (size_t g = 0; g < needs.size(); ++g) {
+    const FusionGroup& group = groups[g];
+    const Place place = home_of(group.output);
+    const auto output = lives.find(place.root);
+    // A part of a Join is made beside others.
+    if (output == lives.end() || graph.value(place.root).bytes() != graph.value(group.output).bytes()) continue;
+    const auto may_take = [&](ValueId home) {
+      const auto input = lives.find(home);
+      const bool ends = input != lives.end() && input->second.last == group.id && input->second.first < group.id;
+      return ends && graph.value(home).bytes() == graph.value(place.root).bytes() &&
+             std::all_of(group.inputs.begin(), group.inputs.end(), [&](ValueId id) {
+               const auto& allowed = needs[g].overwritable;
+               if (settled(home_of(id).root) != home) return true;
+               return graph.value(id).bytes() == graph.value(home).bytes() &&
+                      std::find(allowed.begin(), allowed.end(), id) != allowed.end();
+             });
+    };
+    for (ValueId id : needs[g].overwritable) {
+      const ValueId home = settled(home_of(id).root);
+      if (!may_take(home)) continue;
+      lives.at(home).last = output->second.last;
+      taken[place.root] = home;
+      lives.erase(output);
+      break;
+    }
+  }
+
   std::vector<Interval> intervals;
-  for (const auto& [home, interval] : lives) {
-    intervals.push_back(interval);
-    plan.unshared_bytes += interval.bytes;
+  for (const auto& [home, interval] : lives) intervals.push_back(interval);
+  std::map<int64_t, size_t> numbers;  // of groups by their ids
+  for (size_t g = 0; g < needs.size(); ++g) {
+    numbers[groups[g].id] = g;
+    if (needs[g].scratch_bytes > 0)
+      intervals.push_back({kNone, groups[g].id, groups[g].id, round_up(needs[g].scratch_bytes), 0});
   }
   std::stable_sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   plan.workspace_bytes = place(intervals);
+  plan.scratch.resize(needs.size());
   for (const Interval& interval : intervals)
-    storage(interval.home) = {StorageKind::kWorkspace, 0, interval.offset, graph.value(interval.home).bytes()};
+    if (interval.home == kNone)
+      plan.scratch[numbers.at(interval.first)] = interval.offset;
+    else
+      storage(interval.home) = {StorageKind::kWorkspace, 0, interval.offset, graph.value(interval.home).bytes()};
+  for (const auto& [output, input] : taken) storage(output) = storage(settled(input));
   auto settle = [&](ValueId value) {
     const Place place = home_of(value);
     ValueStorage there = storage(place.root);

@@ -1,5 +1,6 @@
 // Operators that read an image between its elements, at places that are computed: GridSample, RoiAlign and DeformConv.
-// Images become rows of channels, a gather reads one row for each tap, and the taps' weighted sum is a reduction.
+// Images become rows of channels, a gather reads one row for each tap, and the taps' weighted sum is a reduction. Where
+// GridSample reads few elements of a large image, it reads them from where they are.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -41,6 +42,9 @@ class Numbers {
   NodeContext& c_;
   DType dtype_;
 };
+
+// An element that is read alone takes as long as this many that are rearranged on the way.
+constexpr int64_t kReadsOfRearranging = 4;
 
 enum class Padding { kZeros, kBorder, kReflection };
 
@@ -185,6 +189,20 @@ Result<void> import_grid_sample(NodeContext& c) {
     along.push_back(taps_along(c, n, s, place, extents[i]));
   }
   const Taps taps = joined_taps(c, along, extents, batch, places, s.taps);
+  int64_t reads = places;
+  for (size_t i = 0; i < axes; ++i) reads *= s.taps;
+  if (kReadsOfRearranging * reads < elements) {
+    const Made positions = c.emit(Op::kExpand, graph::ReshapeAttrs{{batch, channels, reads}},
+                                  {c.emit_reshape(taps.positions, {batch, 1, reads})});
+    Made weights = taps.weights;
+    if (weights && !c.value(*weights).shape.empty())
+      weights = c.emit_reshape(weights, {batch, 1, places, reads / places});
+    const Made image = c.emit_reshape(c.input(0), {batch, channels, elements});
+    const Made read = c.emit_reshape(c.emit(Op::kGatherElements, graph::AxisAttrs{2}, {image, positions}),
+                                     {batch, channels, places, reads / places});
+    const Made sum = c.reduce(Op::kReduceSum, c.arithmetic(Op::kMul, c.cast(read, place_type), weights), {3}, false);
+    return c.finish(c.emit_reshape(c.cast(sum, dtype), out));
+  }
   // N, elements, C: a tap reads the channels of one element.
   Made rows = c.rearrange(c.input(0), {batch, channels, elements}, {0, 2, 1}, {batch, elements, channels});
   Made read = c.emit(Op::kGatherNd, graph::GatherNdAttrs{1}, {rows, taps.positions});  // N, P, taps, C

@@ -27,11 +27,23 @@ void check_alignment(const codegen::BufferInfo& buffer, const graph::ValueStorag
             buffer.alignment, promised);
 }
 
+}  // namespace
+
+int64_t scratch_bytes(const codegen::Artifact& kernel) {
+  int64_t bytes = 0;
+  for (const codegen::BufferInfo& buffer : kernel.buffers)
+    if (buffer.role == ir::BufferRole::kTemp) bytes += round_up(buffer.bytes);
+  return bytes;
+}
+
+namespace {
+
 class Placer {
  public:
   explicit Placer(const PackagePlan& plan) : plan_(plan) {}
 
   Result<ModelLayout> run() {
+    layout_.workspace_bytes = round_up(plan_.memory->workspace_bytes);
     layout_.input_alignment.resize(plan_.graph->inputs.size());
     layout_.output_alignment.resize(plan_.graph->outputs.size());
     if (plan_.architectures.empty()) {
@@ -45,7 +57,7 @@ class Placer {
     for (const ArchitectureCode& architecture : plan_.architectures) {
       TCC_TRY_VOID(place_codes(architecture.codes, true));
     }
-    layout_.steps_bytes = layout_.workspace_bytes = first_scratch_ + scratch_;
+    layout_.steps_bytes = layout_.workspace_bytes;
     if (plan_.dynamic != nullptr) layout_.workspace_bytes += copies_of_tensors();
     return std::move(layout_);
   }
@@ -93,7 +105,9 @@ class Placer {
 
   Result<void> place_codes(const std::vector<TaskCode>& codes, bool gpu) {
     std::vector<std::vector<tcc_rt_arg>> all;
+    const std::vector<int64_t>& places = plan_.memory->scratch;
     for (const task::GroupBinding& binding : plan_.tasks->bindings) {
+      const int64_t first_scratch = places.empty() ? round_up(plan_.memory->workspace_bytes) : places.at(all.size());
       const codegen::Artifact& artifact = codes[static_cast<size_t>(binding.task)].artifact;
       TCC_CHECK((artifact.format == codegen::CodeFormat::kHostObject) != gpu, "host and device code are mixed up");
       std::vector<tcc_rt_arg> args;
@@ -102,7 +116,7 @@ class Placer {
       for (const codegen::BufferInfo& buffer : artifact.buffers) {
         if (buffer.role == ir::BufferRole::kTemp) {
           TCC_CHECK(buffer.alignment <= kAlignment);
-          args.push_back({TCC_RT_ARG_WORKSPACE, 0, static_cast<uint64_t>(first_scratch_ + at)});
+          args.push_back({TCC_RT_ARG_WORKSPACE, 0, static_cast<uint64_t>(first_scratch + at)});
           at += round_up(buffer.bytes);
           continue;
         }
@@ -111,7 +125,9 @@ class Placer {
         args.push_back(arg);
       }
       TCC_CHECK(param == binding.params.size(), "the kernel has fewer parameters than its task");
-      scratch_ = std::max(scratch_, at);
+      TCC_CHECK(places.empty() || first_scratch + at <= round_up(plan_.memory->workspace_bytes),
+                "the memory plan has too little scratch for a kernel");
+      layout_.workspace_bytes = std::max(layout_.workspace_bytes, first_scratch + at);
       all.push_back(std::move(args));
     }
     layout_.args.push_back(std::move(all));
@@ -163,8 +179,6 @@ class Placer {
   }
 
   const PackagePlan& plan_;
-  const int64_t first_scratch_ = round_up(plan_.memory->workspace_bytes);
-  int64_t scratch_ = 0;
   ModelLayout layout_;
   std::map<std::pair<graph::ValueId, std::string>, int64_t> known_;
 };

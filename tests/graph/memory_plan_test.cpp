@@ -1,4 +1,5 @@
 // The memory plan: places of values, and parts of a Concat that are made in its result.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "graph/add_node.h"
@@ -45,7 +46,7 @@ int count_of(const Graph& g, Op op) {
 
 TEST_CASE("the memory plan never lets two live values overlap") {
   Rng rng(11);
-  int parts = 0, joins = 0;
+  int parts = 0, joins = 0, taken = 0;
   for (int round = 0; round < 400; ++round) {
     Graph g;
     std::vector<ValueId> made{g.add_input("x", DType::kF32, {1, 3, 4, 4})};
@@ -85,11 +86,29 @@ TEST_CASE("the memory plan never lets two live values overlap") {
     parts += count_of(g, Op::kPart);
     joins += count_of(g, Op::kJoin);
     auto groups = fuse(g);
-    MemoryPlan plan = plan_memory(g, groups);
-    CHECK(plan.workspace_bytes <= plan.unshared_bytes);
+    // Half of the rounds: kernels with scratch of their own, and outputs that may take inputs' places.
+    std::vector<GroupMemory> needs(round % 2 == 0 ? 0 : groups.size());
+    int64_t scratch = 0;
+    for (size_t i = 0; i < needs.size(); ++i) {
+      needs[i].scratch_bytes = rng.below(3) * rng.below(500);
+      scratch = std::max(scratch, needs[i].scratch_bytes);
+      for (ValueId in : groups[i].inputs)
+        if (rng.below(3) > 0) needs[i].overwritable.push_back(in);
+    }
+    MemoryPlan plan = plan_memory(g, groups, needs);
+    CHECK(plan.workspace_bytes <= plan.unshared_bytes + scratch + kWorkspaceAlignment);
+    CHECK(plan.scratch.size() == needs.size());
     // Independent of the planner: run the groups and remember which byte of which result was written last.
     std::vector<std::pair<ValueId, int64_t>> written(static_cast<size_t>(plan.workspace_bytes), {kNone, 0});
-    for (const auto& group : groups) {
+    for (size_t number = 0; number < groups.size(); ++number) {
+      const auto& group = groups[number];
+      const ValueStorage& out = plan.storage[static_cast<size_t>(group.output)];
+      const int64_t begin = needs.empty() ? 0 : plan.scratch[number];
+      const int64_t end = begin + (needs.empty() ? 0 : needs[number].scratch_bytes);
+      REQUIRE(end <= plan.workspace_bytes);
+      for (int64_t k = begin; k < end; ++k) written[static_cast<size_t>(k)] = {kNone, 0};
+      if (out.kind == StorageKind::kWorkspace)
+        CHECK((begin == end || end <= out.offset || out.offset + out.bytes <= begin));
       for (ValueId in : group.inputs) {
         const ValueStorage& s = plan.storage[static_cast<size_t>(in)];
         REQUIRE(s.kind != StorageKind::kNone);
@@ -99,19 +118,23 @@ TEST_CASE("the memory plan never lets two live values overlap") {
           if (written[static_cast<size_t>(s.offset + k)] != origin(g, in, k)) FAIL("round " << round);
         }
       }
-      const ValueStorage& out = plan.storage[static_cast<size_t>(group.output)];
       if (out.kind != StorageKind::kWorkspace) continue;
       CHECK(out.offset % kWorkspaceAlignment == 0);
       for (ValueId in : group.inputs) {
         const ValueStorage& s = plan.storage[static_cast<size_t>(in)];
-        if (s.kind == StorageKind::kWorkspace) {
-          CHECK((s.offset + s.bytes <= out.offset || out.offset + out.bytes <= s.offset));
-        }
+        if (s.kind != StorageKind::kWorkspace) continue;
+        const bool apart = s.offset + s.bytes <= out.offset || out.offset + out.bytes <= s.offset;
+        const auto* allowed = needs.empty() ? nullptr : &needs[number].overwritable;
+        const bool may_take = allowed != nullptr && std::count(allowed->begin(), allowed->end(), in) > 0 &&
+                              s.offset == out.offset && s.bytes == out.bytes;
+        CHECK((apart || may_take));
+        taken += apart ? 0 : 1;
       }
       for (int64_t k = 0; k < out.bytes; ++k) written[static_cast<size_t>(out.offset + k)] = {group.output, k};
     }
     for (ValueId id : g.outputs) CHECK(plan.storage[static_cast<size_t>(id)].kind == StorageKind::kOutput);
   }
+  CHECK(taken > 20);
   CHECK(parts > 100);
   CHECK(joins > 100);
 }

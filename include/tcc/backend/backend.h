@@ -57,6 +57,8 @@ struct Payload {
   // What --emit may name.
   std::span<const std::string_view> texts;
   bool several_targets = false;  // one library may hold code for several targets
+  // Loads see what the kernel has stored before, so that its output may take an input's place (analysis/overwrites.h).
+  bool overwrites_inputs = false;
   // Adds the texts of one kernel that `emit` asks for.
   Result<void> (*add_texts)(const ir::Kernel& lowered, const target::Target&, const CompileOptions&,
                             const package::Emit& emit, package::TaskCode& code) = nullptr;  // nullptr: no texts

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -188,8 +189,15 @@ struct ValueStorage {
 
 constexpr int64_t kWorkspaceAlignment = 64;
 
+// What the kernel of a group needs beside its tensors, and allows.
+struct GroupMemory {
+  int64_t scratch_bytes = 0;          // of its own, while it runs
+  std::vector<ValueId> overwritable;  // inputs whose memory its output may take
+};
+
 struct MemoryPlan {
   std::vector<ValueStorage> storage;  // by ValueId; a view has its source's storage, or a part of it
+  std::vector<int64_t> scratch;       // by group, where its scratch begins; empty: none was asked for
   int64_t workspace_bytes = 0;
   int64_t unshared_bytes = 0;  // what the workspace would take without reuse
 };
@@ -205,8 +213,11 @@ Place place_of(const Graph& graph, ValueId id);
 ValueId storage_root(const Graph& graph, ValueId id);
 
 // Offsets for the values between groups: two values share bytes only when no group runs while both are live, or when
-// one is a part of the other. A group's output never overlaps its inputs. Call on an `optimize`d graph.
-MemoryPlan plan_memory(const Graph& graph, const std::vector<FusionGroup>& groups);
+// one is a part of the other, or a group's output takes the place of an input that nothing reads later. Scratch is
+// where nothing is live. `needs`: of each group; empty: none has any, and no output overlaps an input. Call on an
+// `optimize`d graph.
+MemoryPlan plan_memory(const Graph& graph, const std::vector<FusionGroup>& groups,
+                       std::span<const GroupMemory> needs = {});
 
 // --- weights -------------------------------------------------------------------------------------------------------
 

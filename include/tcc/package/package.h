@@ -114,6 +114,9 @@ struct PackageReport {
 // written, no linker, a failed link (environment); nothing is left half-written under a final name.
 Result<PackageReport> build_library(const PackagePlan& plan, const PackageOptions& options);
 
+// Of the kernel's own buffers in the workspace, as build_library places them one after the other.
+int64_t scratch_bytes(const codegen::Artifact& kernel);
+
 // A valid id made from any text ("res net-50.onnx" -> "res_net_50_onnx"); "model" when nothing is left.
 std::string make_id(const std::string& text);
 
