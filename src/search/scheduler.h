@@ -19,9 +19,9 @@ bool is_beaten(const std::vector<TaskState>& states, const TaskState& state);
 // scheduler_gain, less what the task is behind the best form of its choice.
 double choice_gain(const std::vector<TaskState>& states, const TaskState& state, const Settings& settings);
 
-// Tasks without a round come first, those of an earlier turn and then the most arithmetic first. Then, by gradient, the one with the greatest gain,
-// except that a task that has waited for 4 turns of all others goes before it; by round robin the one that has waited
-// longest. Tasks with a planned round wait. -1: no task is left.
+// Tasks without a round come first, those of an earlier turn and then the most arithmetic first. Then, by gradient, the
+// one with the greatest gain, except that a task that has waited for 4 turns of all others goes before it; by round
+// robin the one that has waited longest. Tasks with a planned round wait. -1: no task is left.
 int64_t next_task(const std::vector<TaskState>& states, const TuneOptions& options, const Settings& settings,
                   int64_t round);
 

@@ -27,11 +27,11 @@ struct InModel {
 };
 
 // Builds the model with the best program of each tuned task, and again with its second, third ... where these were
-// nearly as fast; the one that is built without tuning and the best ones of its other forms come first. Times all tasks of these libraries in turns, inside of
-// runs. A program that is clearly faster there becomes the task's confirmed best in the store, its form the one that is
-// built, and its time alone the one in `report`. Call it from a process without other threads. Nothing where no task
-// has another program in reach, the time does not suffice for turns of two libraries, or options.stop ended it. Errors:
-// those of building, of running, and of the store.
+// nearly as fast; the one that is built without tuning and the best ones of its other forms come first. Times all tasks
+// of these libraries in turns, inside of runs. A program that is clearly faster there becomes the task's confirmed best
+// in the store, its form the one that is built, and its time alone the one in `report`. Call it from a process without
+// other threads. Nothing where no task has another program in reach, the time does not suffice for turns of two
+// libraries, or options.stop ended it. Errors: those of building, of running, and of the store.
 Result<std::optional<InModel>> choose_in_model(const Model& model, const InModelOptions& options, TuneReport& report);
 
 // Wall time that choose_in_model should have after tuning for so long.

@@ -41,7 +41,6 @@ class HintPlanner {
     const int64_t panel = !lanes && may_ask_for_panel(*l) ? panel_lines(*l) : 0;
     const int64_t lines = lanes || panel > 0 ? 0 : prefetched_lines(*l);
     const bool was_swept_in_l1 = swept_in_l1_;
-    if (panel == 0) swept_in_l1_ = false;
     around_.push_back(l);
     Stmt body = rewrite(l->body, streams || keeps_stores, lanes);
     around_.pop_back();
