@@ -117,9 +117,14 @@ driver::PoolFeatures joined(std::span<const driver::PoolFeatures* const> parts) 
   return out;
 }
 
-driver::PoolFeatures random_share(const driver::PoolFeatures& all, double share, uint64_t seed) {
+driver::PoolFeatures without_groups(const driver::PoolFeatures& all) {
   driver::PoolFeatures out;
-  out.tables = all.tables, out.schema = all.schema, out.trace = all.trace;
+  out.tables = all.tables, out.schema = all.schema, out.trace = all.trace, out.simulated = all.simulated;
+  return out;
+}
+
+driver::PoolFeatures random_share(const driver::PoolFeatures& all, double share, uint64_t seed) {
+  driver::PoolFeatures out = without_groups(all);
   for (size_t g = 0; g < all.groups.size(); ++g) {
     const driver::PoolFeatures::Group& from = all.groups[g];
     driver::PoolFeatures::Group& to = out.groups.emplace_back();

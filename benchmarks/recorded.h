@@ -83,6 +83,8 @@ class Recorded {
 std::string effort_text(int version);
 // All programs of `parts` as one set.
 driver::PoolFeatures joined(std::span<const driver::PoolFeatures* const> parts);
+// What is the same of any part of a pool.
+driver::PoolFeatures without_groups(const driver::PoolFeatures& all);
 // A random share of each task's programs, at least two.
 driver::PoolFeatures random_share(const driver::PoolFeatures& all, double share, uint64_t seed);
 // The mean of a value over units that are all there; nullopt: one is missing.

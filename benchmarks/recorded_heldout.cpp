@@ -32,8 +32,7 @@ Result<std::map<std::string, Weights>> weights_of_networks() {
 
 // The groups that a network has, weighed as it weighs them.
 driver::PoolFeatures part_of_network(const driver::PoolFeatures& all, const Weights& weights) {
-  driver::PoolFeatures out;
-  out.tables = all.tables, out.schema = all.schema, out.trace = all.trace;
+  driver::PoolFeatures out = without_groups(all);
   for (const driver::PoolFeatures::Group& g : all.groups) {
     const auto found = weights.find(g.task);
     if (found == weights.end()) continue;
