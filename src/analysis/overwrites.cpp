@@ -169,7 +169,8 @@ std::vector<int> overwritable_inputs(const Kernel& lowered) {
     if (output != nullptr) return {};
     output = buffer;
   }
-  if (output == nullptr || output->layout != nullptr || loads_from(lowered.root, output->id)) return {};
+  if (output == nullptr || output->layout != nullptr) return {};
+  if (touched_buffers(lowered.root).reads.contains(output->id)) return {};  // by instructions, too
   const std::optional<int64_t> elements = elements_of(*output);
   std::vector<int> found;
   std::optional<Readers> readers;
@@ -180,14 +181,7 @@ std::vector<int> overwritable_inputs(const Kernel& lowered) {
     if (!readers) readers.emplace(lowered, *output);
     if (readers->only_in_place(input)) found.push_back(static_cast<int>(i));
   }
-  if (found.empty()) return {};
-  bool by_instructions = false;
-  visit(lowered.root, [&](Stmt s) {
-    if (const InstrCall* call = as<InstrCall>(s))
-      for (const Operand& o : call->operands) by_instructions = by_instructions || o.buffer == output->id;
-    return !by_instructions;
-  });
-  if (by_instructions || StoreCounter(output->id).count(lowered.root) != elements) return {};
+  if (found.empty() || StoreCounter(output->id).count(lowered.root) != elements) return {};
   return found;
 }
 

@@ -23,7 +23,7 @@ struct WeightPiece {
 struct ModelLayout {
   std::vector<WeightPiece> weights;
   int64_t weights_bytes = 0;
-  int64_t workspace_bytes = 0;  // the memory plan's, then copies of tensors
+  int64_t workspace_bytes = 0;  // the memory plan's with scratch, then copies of tensors
   int64_t steps_bytes = 0;      // the same without the copies
   // Per group, in the order of the artifact's buffers; one such list for each architecture, and one for a CPU.
   std::vector<std::vector<std::vector<tcc_rt_arg>>> args;

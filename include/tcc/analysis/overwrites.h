@@ -8,9 +8,9 @@
 
 namespace tcc::analysis {
 
-// Numbers of such inputs among the kernel's parameters; `lowered` is at Stage::kLowered. True only when certain: each
-// element of the output is stored once, and an input is read only for the stores of the elements at its own places, of
-// the same size. The output is read nowhere.
+// Numbers of such inputs among the kernel's parameters, only of those that are certain; `lowered` is at
+// Stage::kLowered. Each element of the output is stored once, and such an input is read only for the stores of the
+// elements at its own places, of the same size. The output is read nowhere, and no instruction writes it.
 std::vector<int> overwritable_inputs(const ir::Kernel& lowered);
 
 }  // namespace tcc::analysis
