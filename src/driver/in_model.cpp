@@ -50,9 +50,10 @@ Result<void> add_programs(const std::string& key, double limit, const InModelOpt
   contest.programs.push_back(std::move(*best));
   TCC_TRY(std::vector<record::Record> fastest,
           options.store->fastest(hash, machine, options.threads, kRecordsLookedAt));
-  for (record::Record& r : fastest)
-    if (r.nest_hash != nest && record::comparable_seconds(r) < std::min(seconds * (1 + kInReach), limit))
-      others.push_back(std::move(r));
+  for (const record::Record& r : fastest)
+    if (r.nest_hash != nest && record::comparable_seconds(r) < std::min(seconds * (1 + kInReach), limit) &&
+        record::may_be_confirmed(r, fastest[0]))
+      others.push_back(r);
   return {};
 }
 
@@ -84,7 +85,10 @@ Result<std::optional<record::Record>> default_program(const TunedTask& task, con
       return r.kind == record::Kind::kMeasured && r.nest_hash == built->nest_hash && r.threads == options.threads &&
              r.status == record::Status::kOk && record::is_of(r, machine);
     });
-    if (timed != all.rend()) return std::optional(*timed);
+    if (timed == all.rend()) continue;
+    TCC_TRY(const std::optional<record::Record> best,
+            options.store->best(search::task_hash(key), machine, options.threads));
+    return best && record::may_be_confirmed(*timed, *best) ? std::optional(*timed) : std::optional<record::Record>();
   }
   return std::optional<record::Record>();
 }
@@ -219,16 +223,20 @@ Result<bool> decide(Contest& contest, const std::vector<Entrant>& entrants, cons
   double ratio = 1;
   for (size_t place = 1; place < std::min(contest.programs.size(), entrants.size()); ++place)
     if (const double r = clear_ratio(contest, entrants, place); r < ratio) ratio = r, winner = place;
-  const record::Record& r = contest.programs[winner];
+  const record::Record& won = contest.programs[winner];
   const record::Machine machine = search::machine_of(options.target);
-  if (winner == 0 && key_of(r) == task.result.key) return false;
+  if (winner == 0 && key_of(won) == task.result.key) return false;
   if (winner != 0) {
-    TCC_TRY_VOID(options.store->save_session(record::confirmed_best_key(r.task, machine, options.threads),
-                                             record::hash_text(r.nest_hash)));
+    TCC_TRY_VOID(options.store->save_session(record::confirmed_best_key(won.task, machine, options.threads),
+                                             record::hash_text(won.nest_hash)));
     if (contest.first_form != 0)
       TCC_TRY_VOID(options.store->save_session(record::chosen_form_key(contest.first_form, machine, options.threads),
-                                               key_of(r)));
+                                               key_of(won)));
   }
+  // The report shows the record that every other command reads.
+  TCC_TRY(const std::optional<record::Record> read,
+          options.database->confirmed_best(won.task, machine, options.threads));
+  const record::Record& r = read ? *read : won;
   if (report.best_seconds > 0)
     report.best_seconds += static_cast<double>(task.result.weight) * (r.median - task.result.best_seconds);
   for (TunedForm& form : task.forms) {

@@ -168,10 +168,8 @@ class Union : public Database {
   bool ordered_;
 };
 
-// A confirmation does not count against a record that is faster by this factor, and it is looked for among the fastest
-// records only.
-constexpr double kMaxBehind = 1.25;
-constexpr int64_t kCandidates = 16;
+// Records among which a confirmed program is looked for: it is one of the first as a rule.
+constexpr int64_t kCandidates[] = {16, 4096};
 constexpr int64_t kProgramsOfShape = 2;  // of a task that nearest_shapes() takes
 
 }  // namespace
@@ -234,18 +232,21 @@ Result<std::optional<Record>> Database::best(uint64_t task, const Machine& machi
 }
 
 Result<std::optional<Record>> Database::confirmed_best(uint64_t task, const Machine& machine, int64_t threads) const {
-  TCC_TRY(std::vector<Record> records, fastest(task, machine, threads, kCandidates));
+  TCC_TRY(std::vector<Record> records, fastest(task, machine, threads, kCandidates[0]));
   if (records.empty()) return std::optional<Record>();
   TCC_TRY(std::optional<std::string> confirmed, load_session(confirmed_best_key(task, machine, threads)));
   if (!confirmed && !machine.platform.empty()) {  // of a time when records did not name platforms
     TCC_TRY(confirmed, load_session(confirmed_best_key(task, machine.features, threads)));
   }
-  if (confirmed)
-    for (const Record& r : records)
-      if (hash_text(r.nest_hash) == *confirmed && (!is_disturbed(r) || is_disturbed(records[0])) &&
-          comparable_seconds(r) <= kMaxBehind * comparable_seconds(records[0]))
-        return std::optional(r);
-  return std::optional(records[0]);
+  if (!confirmed) return std::optional(std::move(records[0]));
+  const auto is_confirmed = [&](const Record& r) { return hash_text(r.nest_hash) == *confirmed; };
+  auto found = std::find_if(records.begin(), records.end(), is_confirmed);
+  if (found == records.end() && std::ssize(records) == kCandidates[0]) {
+    TCC_TRY(records, fastest(task, machine, threads, kCandidates[1]));
+    found = std::find_if(records.begin(), records.end(), is_confirmed);
+  }
+  const bool holds = found != records.end() && may_be_confirmed(*found, records[0]);
+  return std::optional(std::move(holds ? *found : records[0]));
 }
 
 std::unique_ptr<Database> make_union(std::vector<Database*> members) {

@@ -5,6 +5,7 @@
 
 #include "tcc/driver/forms.h"
 #include "tcc/driver/model.h"
+#include "tcc/record/disturbed.h"
 #include "tcc/search/search.h"
 
 using namespace tcc;
@@ -22,13 +23,15 @@ Result<Model> mlp(int64_t batch) {
 }
 
 // A program whose record names these seconds.
-void add_measured(record::Store& store, const task::Task& task, const search::Chosen& program, double seconds) {
+void add_measured(record::Store& store, const task::Task& task, const search::Chosen& program, double seconds,
+                  bool disturbed = false) {
   auto trace = program.trace.empty() ? schedule::Trace() : schedule::trace_from_json(program.trace);
   REQUIRE(trace.has_value());
   record::Record r = search::program_record(task, target::host_target(), *trace, program.nest_hash);
   r.kind = record::Kind::kMeasured;
   r.median = r.low = r.high = seconds;
   r.threads = 1;
+  if (disturbed) r.statistic = record::kDisturbedStatistic;
   REQUIRE(store.add(r).has_value());
 }
 
@@ -94,6 +97,36 @@ TEST_CASE("the program that is fastest inside of the model is built, whatever it
   if (!chosen) FAIL(chosen.error().message);
   REQUIRE(chosen->has_value());
   CHECK((*chosen)->changed == 0);
+}
+
+TEST_CASE("a program that a build would not take does not compete inside of the model") {
+  auto model = mlp(64);
+  REQUIRE(model.has_value());
+  const target::Target host = target::host_target();
+  auto program = make_program(*model);
+  REQUIRE(program.has_value());
+  const task::Task& task = program->tasks.tasks[0];
+  auto store = record::Store::open(":memory:");
+  REQUIRE(store.has_value());
+  auto plain = search::unscheduled_program(task, host);
+  auto fast = search::choose_program(task, host, nullptr, 1);
+  REQUIRE(plain.has_value());
+  REQUIRE(fast.has_value());
+  // The faster program's time is disturbed: it gives way to the other's.
+  add_measured(**store, task, *plain, 1.2 * kMillisecond);
+  add_measured(**store, task, *fast, kMillisecond, true);
+  TuneReport report;
+  TunedTask& tuned = report.tasks.emplace_back();
+  tuned.result.key = task.key;
+  tuned.result.best_seconds = 1.2 * kMillisecond;
+  const InModelOptions options{.target = host, .store = store->get(), .database = store->get(), .seconds = 60};
+  auto chosen = choose_in_model(*model, options, report);
+  if (!chosen) FAIL(chosen.error().message);
+  CHECK_FALSE(chosen->has_value());
+  CHECK(tuned.result.best_seconds == 1.2 * kMillisecond);
+  auto built = (*store)->confirmed_best(search::task_hash(task), search::machine_of(host), 1);
+  REQUIRE(built.has_value());
+  CHECK((*built)->median == tuned.result.best_seconds);
 }
 
 TEST_CASE("the form that is fastest inside of the model is built, whatever its time alone") {

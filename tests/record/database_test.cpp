@@ -233,6 +233,16 @@ TEST_CASE("a confirmed best counts among the records of its own database") {
   CHECK_FALSE(all->confirmed_best(2, 7, 1).value().has_value());
 }
 
+TEST_CASE("a confirmed best is found behind any number of programs that are a little faster alone") {
+  auto store = sqlite();
+  for (uint64_t i = 0; i < 50; ++i) add(*store, record_of(1, 50, 100 + i, 1.0 + 1e-3 * static_cast<double>(i)));
+  add(*store, record_of(1, 50, 11, 1.2));
+  REQUIRE(store->save_session(confirmed_best_key(1, 7, 1), hash_text(11)).has_value());
+  CHECK(store->confirmed_best(1, 7, 1).value()->nest_hash == 11);
+  REQUIRE(store->save_session(confirmed_best_key(1, 7, 1), hash_text(12)).has_value());  // of no record
+  CHECK(store->confirmed_best(1, 7, 1).value()->nest_hash == 100);
+}
+
 TEST_CASE("every kind of database knows on which numbers of threads it has something") {
   auto memory = make_memory_database();
   auto disk = sqlite();

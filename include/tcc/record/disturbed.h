@@ -27,5 +27,12 @@ inline double comparable_seconds(const Record& record) {
 inline bool is_faster(const Record& a, const Record& b) {
   return comparable_seconds(a) < comparable_seconds(b);
 }
+// Can a comparison confirm this program although the store has `fastest`? Times taken alone do not count against the
+// result of a comparison, unless they are far apart; a disturbed time gives way to any other.
+inline constexpr double kMaxBehind = 1.25;
+inline bool may_be_confirmed(const Record& record, const Record& fastest) {
+  return (!is_disturbed(record) || is_disturbed(fastest)) &&
+         comparable_seconds(record) <= kMaxBehind * comparable_seconds(fastest);
+}
 
 }  // namespace tcc::record
