@@ -1,8 +1,8 @@
 #include "tcc/analysis/next_panel.h"
 
-#include <algorithm>
 #include <vector>
 
+#include "analysis/moving_address.h"
 #include "tcc/analysis/lanes.h"
 
 namespace tcc::analysis {
@@ -10,65 +10,13 @@ namespace {
 
 using namespace ir;
 
-// The address of one access as a sum, and how loops move it.
-class Address {
- public:
-  explicit Address(Expr flat) {
-    if (const Sum* s = as<Sum>(flat)) {
-      constant = s->constant;
-      terms.assign(s->terms.begin(), s->terms.end());
-    } else {
-      terms.push_back({1, flat});
-    }
-  }
-
-  bool moves_with(Id loop) const {
-    return std::any_of(terms.begin(), terms.end(), [&](const Term& t) { return mentions(t.atom, loop); });
-  }
-  // The one term with the loop; nullptr: there are several, or none.
-  const Term* only_term(Id loop) const {
-    const Term* found = nullptr;
-    for (const Term& t : terms) {
-      if (!mentions(t.atom, loop)) continue;
-      if (found != nullptr) return nullptr;
-      found = &t;
-    }
-    return found;
-  }
-  // By how much an iteration of the loop moves it; nullopt: not by the same amount each time, or backwards.
-  std::optional<int64_t> step(Id loop) const {
-    const Term* t = only_term(loop);
-    if (t == nullptr) return moves_with(loop) ? std::nullopt : std::optional<int64_t>(0);
-    if (as<Var>(t->atom) == nullptr || t->coefficient < 0) return std::nullopt;
-    return t->coefficient;
-  }
-  void drop(Id loop) {
-    std::erase_if(terms, [&](const Term& t) { return mentions(t.atom, loop); });
-  }
-
-  int64_t constant = 0;
-  std::vector<Term> terms;
-};
-
-// For how many iterations a loop that was fused from others leaves `atom` alone: of `i // d` and `i // d % e`.
-std::optional<int64_t> period(Expr atom, Id loop) {
-  const auto divided = [&](Expr e) -> std::optional<int64_t> {
-    const Binary* division = e->kind == ExprKind::kFloorDiv ? as<Binary>(e) : nullptr;
-    if (division == nullptr || !is_int(division->b)) return std::nullopt;
-    const Var* v = as<Var>(division->a);
-    return v != nullptr && v->id == loop ? std::optional(int_value(division->b)) : std::nullopt;
-  };
-  const Binary* rest = atom->kind == ExprKind::kFloorMod ? as<Binary>(atom) : nullptr;
-  return divided(rest != nullptr && is_int(rest->b) ? rest->a : atom);
-}
-
 class PanelFinder {
  public:
   PanelFinder(Builder& b, std::span<const Loop* const> around, const Loop& l) : b_(b), around_(around), l_(l) {}
 
   // Of an access with this address; its buffer is not known here.
   std::optional<NextPanel> find(Expr flat) {
-    Address address(flat);
+    MovingAddress address(flat);
     if (address.step(l_.id).value_or(0) == 0) return std::nullopt;
     elements_ = span_ = count_ = 1;
     order_.clear();
@@ -106,7 +54,7 @@ class PanelFinder {
 
  private:
   static bool is_once(const Loop& l) { return is_int(l.extent) && int_value(l.extent) == 1; }
-  static bool is_swept(const Address& address, const Loop& l) {
+  static bool is_swept(const MovingAddress& address, const Loop& l) {
     return is_once(l) || (l.loop_kind == LoopKind::kSerial && address.step(l.id).value_or(0) > 0);
   }
   // Iterations are counted from the inside.
@@ -117,7 +65,7 @@ class PanelFinder {
   }
 
   // Passes the loops that repeat the sweep, of the first `left` ones. How far the next panel is; nullopt: none repeats.
-  std::optional<int64_t> find_next(const Address& address, size_t left) {
+  std::optional<int64_t> find_next(const MovingAddress& address, size_t left) {
     const int64_t swept = count_;
     for (; left > 0; --left) {
       const Loop& l = *around_[left - 1];

@@ -12,7 +12,7 @@ namespace tcc::ir {
   }
 #define TCC_X(name, text, ...) text,
 TCC_NAMES(Intrinsic, intrinsic_name, kShiftRight, TCC_IR_INTRINSICS(TCC_X))
-TCC_NAMES(AnnotationKey, annotation_name, kPrefetchPanel, TCC_IR_ANNOTATIONS(TCC_X))
+TCC_NAMES(AnnotationKey, annotation_name, kPrefetchBlock, TCC_IR_ANNOTATIONS(TCC_X))
 #undef TCC_X
 TCC_NAMES(LoopKind, loop_kind_name, kBound, "serial", "unrolled", "vectorized", "parallel", "bound")
 TCC_NAMES(Axis, axis_name, kVthread, "", "grid.x", "grid.y", "grid.z", "cluster.x", "cluster.y", "warpgroup", "warp",

@@ -40,7 +40,7 @@ constexpr std::string_view kPlaces[] = {"address", "warp", "lane", "register"};
     "none grid.x grid.y grid.z cluster.x cluster.y warpgroup warp lane thread.x thread.y thread.z vthread") \
   X(IterKind, kCarried, iter_kind_name(e), "spatial reduce carried") \
   X(ReducerKind, kMin, reducer_name(e), "none sum prod max min") \
-  X(AnnotationKey, kPrefetchPanel, annotation_name(e), \
+  X(AnnotationKey, kPrefetchBlock, annotation_name(e), \
     "- - pipeline_async pipeline_role pipeline_depth unroll_max persistent_blocks - cooperative_fetch min_threads " \
     "prefetch nontemporal launch_bounds tail tree_reduce") \
   X(Place, kRegister, kPlaces[static_cast<size_t>(e)], "address warp lane register")

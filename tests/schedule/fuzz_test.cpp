@@ -256,7 +256,7 @@ TEST_CASE("trace texts and JSON say what is wrong and where", "[errors]") {
         "t.trace:2:18: annotate: attribute key: expected an annotation (pipeline_async, pipeline_role, pipeline_depth, "
         "unroll_max, persistent_blocks, cooperative_fetch, min_threads, prefetch, nontemporal, launch_bounds, tail, "
         "tree_reduce, complete_tiles, prefetch_lines, transpose_accesses, access_bytes, prefetch_weights, "
-        "prefetch_panel), found unrol_max, did you mean 'unroll_max'?");
+        "prefetch_panel, prefetch_block), found unrol_max, did you mean 'unroll_max'?");
   CHECK(text_error(block + "v1 = cache_read(v0) read=0 scop=local") ==
         "t.trace:2:21: cache_read: expected read, scope, found attribute 'scop', did you mean 'scope'?");
   CHECK(text_error(block + "v1 = cache_read(v0) read=0") ==

@@ -94,7 +94,8 @@ inline bool is_thread(Axis a) {
   X(TransposeAccesses, "transpose_accesses") \
   X(AccessBytes, "access_bytes")         \
   X(PrefetchWeights, "prefetch_weights") \
-  X(PrefetchPanel, "prefetch_panel")
+  X(PrefetchPanel, "prefetch_panel")     \
+  X(PrefetchBlock, "prefetch_block")
 // clang-format on
 enum class AnnotationKey : uint8_t {
 #define TCC_X(name, text) k##name,

@@ -134,6 +134,7 @@ class Emitter {
   void prefetch(const ir::Loop& l);
   void prefetch(const ir::Loop& l, int64_t distance, int64_t most, bool weights);
   void prefetch_panel(const ir::Loop& l, int64_t lines);
+  void prefetch_block(const ir::Loop& l);
   void ask_for(llvm::Value* address, bool write, int locality);
 
   // --- instructions of the table (instr_call.cpp) ---

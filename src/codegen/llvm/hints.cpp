@@ -8,7 +8,8 @@
 // `prefetch(d)` with `prefetch_lines(n)` on a loop: iteration i asks for the cache lines that iteration i + d will read
 // and write, of each access that takes at most n. `prefetch_weights(d)`: the same of weights alone.
 // `prefetch_panel(n)`: each iteration asks for n lines of the next panel of weights, into the second-level cache
-// (tcc/analysis/next_panel.h).
+// (tcc/analysis/next_panel.h). `prefetch_block(n)`: the same of the next block of activations
+// (tcc/analysis/next_block.h).
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 
 #include "codegen/llvm/emitter.h"
 #include "tcc/analysis/memory_hints.h"
+#include "tcc/analysis/next_block.h"
 #include "tcc/analysis/next_panel.h"
 #include "tcc/ir/query.h"
 
@@ -99,6 +101,7 @@ void Emitter::prefetch(const ir::Loop& l) {
   if (most > 0) prefetch(l, ir::annotation_or(l, ir::AnnotationKey::kPrefetch, 0), most, false);
   prefetch(l, ir::annotation_or(l, ir::AnnotationKey::kPrefetchWeights, 0), analysis::kMaxWeightLines, true);
   prefetch_panel(l, ir::annotation_or(l, ir::AnnotationKey::kPrefetchPanel, 0));
+  if (ir::has_annotation(l, ir::AnnotationKey::kPrefetchBlock)) prefetch_block(l);
 }
 
 void Emitter::prefetch(const ir::Loop& l, int64_t distance, int64_t most, bool weights) {
@@ -128,6 +131,17 @@ void Emitter::prefetch_panel(const ir::Loop& l, int64_t lines) {
   const int64_t line = target_.cpu.cache_line_bytes / ir::type_bytes(panel->buffer->type);
   for (int64_t i = 0; i < lines; ++i)
     ask_for(element_pointer(slots_.at(panel->buffer->id), panel->address, i * line), false, kSecondLevel);
+}
+
+void Emitter::prefetch_block(const ir::Loop& l) {
+  const auto is_meant = [&](ir::Id id) {
+    return is_memory(id) && analysis::is_large_activation(*slots_.at(id).buffer);
+  };
+  const std::span<const ir::Loop* const> around = std::span(loops_).first(loops_.size() - 1);
+  const auto block = analysis::next_block(ib_, kernel_, ranges_, around, l, target_.cpu.cache_line_bytes, is_meant);
+  if (!block) return;
+  for (const ir::Expr line : block->lines)
+    ask_for(element_pointer(slots_.at(block->buffer->id), line, 0), false, kSecondLevel);
 }
 
 void Emitter::ask_for(Value* address, bool write, int locality) {

@@ -6,6 +6,7 @@
 #include "lower/check_limits.h"
 #include "lower/cpu/loop_forms.h"
 #include "tcc/analysis/memory_hints.h"
+#include "tcc/analysis/next_block.h"
 #include "tcc/analysis/next_panel.h"
 
 namespace tcc::lower {
@@ -21,11 +22,18 @@ constexpr int64_t kBytesAhead = 12 << 10, kLargeWeights = 32 << 10;
 // so often that an iteration would ask for a small part of an element is soon read in any case.
 constexpr double kPanelShare = 0.75;
 constexpr int64_t kMaxPanelLines = 16, kMostTooMuch = 2;
+// Blocks of activations: lines an iteration, and operations on vectors that it has for each of them.
+constexpr int64_t kMaxBlockLines = 16, kOperationsOfLine = 4;
 
 class HintPlanner {
  public:
   HintPlanner(const Kernel& kernel, Arena& arena, const target::CpuInfo& cpu)
-      : kernel_(kernel), b_(arena), ranges_(kernel), line_bytes_(cpu.cache_line_bytes), l2_bytes_(cpu.l2_bytes) {
+      : kernel_(kernel),
+        b_(arena),
+        ranges_(kernel),
+        line_bytes_(cpu.cache_line_bytes),
+        l2_bytes_(cpu.l2_bytes),
+        vector_bytes_(cpu.vector_bits / 8) {
     visit(kernel.root, [&](Stmt s) {
       if (const Loop* l = as<Loop>(s)) ranges_.set(l->id, l->extent);
       return true;
@@ -38,7 +46,8 @@ class HintPlanner {
     if (l == nullptr) return rewrite_children(b_, s, [&](Stmt c) { return rewrite(c, streams, lanes); });
     lanes = lanes || becomes_lanes(*l);
     const bool keeps_stores = !streams && writes_past_caches(*l);
-    const int64_t panel = !lanes && may_ask_for_panel(*l) ? panel_lines(*l) : 0;
+    const int64_t panel = !lanes && may_ask_evenly(*l) ? panel_lines(*l) : 0;
+    const int64_t block = !lanes && may_ask_evenly(*l) ? block_lines(*l) : 0;
     const int64_t lines = lanes || panel > 0 ? 0 : prefetched_lines(*l);
     const bool was_swept_in_l1 = swept_in_l1_;
     around_.push_back(l);
@@ -46,7 +55,7 @@ class HintPlanner {
     around_.pop_back();
     const int64_t ahead = !lanes && !swept_in_l1_ && may_ask_for_weights(*l) ? weights_ahead(*l) : 0;
     swept_in_l1_ = was_swept_in_l1;
-    if (!has_hints(*l) && ahead == 0 && panel == 0) return b_.with_body(*l, body);
+    if (!has_hints(*l) && ahead == 0 && panel == 0 && block == 0) return b_.with_body(*l, body);
     std::vector<Annotation> annotations;
     for (const Annotation& a : l->annotations) {
       const bool drops = (a.key == AnnotationKey::kNonTemporal && !keeps_stores) ||
@@ -56,6 +65,7 @@ class HintPlanner {
     if (lines > 0) annotations.push_back({AnnotationKey::kPrefetchLines, b_.integer(lines)});
     if (ahead > 0) annotations.push_back({AnnotationKey::kPrefetchWeights, b_.integer(ahead)});
     if (panel > 0) annotations.push_back({AnnotationKey::kPrefetchPanel, b_.integer(panel)});
+    if (block > 0) annotations.push_back({AnnotationKey::kPrefetchBlock, b_.integer(block)});
     return b_.loop(l->id, l->extent, body, l->loop_kind, l->axis, annotations);
   }
 
@@ -103,7 +113,7 @@ class HintPlanner {
   }
   // Whatever the schedule says: it names a distance. Each copy of a loop that is written out would ask for a part of a
   // line.
-  static bool may_ask_for_panel(const Loop& l) {
+  static bool may_ask_evenly(const Loop& l) {
     return is_innermost(l, [](const Loop& x) { return x.loop_kind == LoopKind::kSerial && !is_written_out(x); });
   }
   // Iterations after which the loop reads what is kBytesAhead further on in the weights; 0: it reads none.
@@ -126,6 +136,26 @@ class HintPlanner {
     swept_in_l1_ = panel->elements * size <= kBytesAhead;
     return lines;
   }
+  // Of the next block of activations that an iteration asks for; 0: none, or too few operations hide it.
+  int64_t block_lines(const Loop& l) {
+    const auto is_meant = [this](Id id) { return in_memory(id) && analysis::is_large_activation(*kernel_.buffer(id)); };
+    const auto block = analysis::next_block(b_, kernel_, ranges_, around_, l, line_bytes_, is_meant);
+    if (!block) return 0;
+    const int64_t lines = std::ssize(block->lines);
+    const int64_t lanes = std::max<int64_t>(vector_bytes_ / type_bytes(block->buffer->type), 1);
+    return lines <= kMaxBlockLines && iterations(l.body) / lanes >= kOperationsOfLine * lines ? lines : 0;
+  }
+  // Of the innermost statements of `s`, of all the longest.
+  static int64_t iterations(Stmt s) {
+    int64_t most = 1;
+    visit(s, [&](Stmt c) {
+      const Loop* l = as<Loop>(c);
+      if (l == nullptr) return true;
+      most = std::max(most, iterations(l->body) * (is_int(l->extent) ? int_value(l->extent) : 1));
+      return false;
+    });
+    return most;
+  }
   bool is_large_weight(Id id) const {
     const Buffer* buffer = kernel_.buffer(id);
     if (buffer == nullptr || buffer->role != BufferRole::kWeight) return false;
@@ -141,7 +171,7 @@ class HintPlanner {
   // is asked for in the first of the sweeps, which is slower than not to ask: 4 MB that come from memory in panels of
   // 8 KB took 850 us without hints, 990 us by distance, and 610 us where each sweep asks for its part.
   bool swept_in_l1_ = false;
-  int64_t line_bytes_, l2_bytes_;
+  int64_t line_bytes_, l2_bytes_, vector_bytes_;
 };
 
 }  // namespace

@@ -16,6 +16,11 @@
 // prefetch_panel(n) as well: each iteration asks for n lines of the next panel, so that its way from memory takes as
 // long as all sweeps of the present one. 3x3 convolutions of 512 channels ran at 0.75 of their speed alone without it.
 //
+// It gets prefetch_block(n) where it reads an input, or what another loop made, by blocks whose rows are apart
+// (tcc/analysis/next_block.h), and has operations enough to hide it: each iteration asks for n lines of the next block.
+// On two cores half of a block comes from the other one's cache. With it, MobileNet-V2 was 10 % faster on two threads
+// and ResNet-50 5 %; on one thread 1.4 % and 1.3 %.
+//
 // The hardware's own prefetcher follows accesses of more than 32 lines better. Comes after split_launches, which says
 // which buffers are in memory.
 #pragma once
