@@ -49,16 +49,20 @@ class MovingAddress {
   std::vector<ir::Term> terms;
 };
 
-// For how many iterations a loop that was fused from others leaves `atom` alone: of `i // d` and `i // d % e`.
+// For how many iterations a loop that was fused from others leaves `atom` alone: of `i // d`, `i % e` and `i // d % e`.
 inline std::optional<int64_t> period(ir::Expr atom, ir::Id loop) {
-  const auto divided = [&](ir::Expr e) -> std::optional<int64_t> {
-    const ir::Binary* division = e->kind == ir::ExprKind::kFloorDiv ? ir::as<ir::Binary>(e) : nullptr;
-    if (division == nullptr || !ir::is_int(division->b)) return std::nullopt;
-    const ir::Var* v = ir::as<ir::Var>(division->a);
-    return v != nullptr && v->id == loop ? std::optional(ir::int_value(division->b)) : std::nullopt;
+  const auto is_loop = [&](ir::Expr e) {
+    const ir::Var* v = ir::as<ir::Var>(e);
+    return v != nullptr && v->id == loop;
   };
   const ir::Binary* rest = atom->kind == ir::ExprKind::kFloorMod ? ir::as<ir::Binary>(atom) : nullptr;
-  return divided(rest != nullptr && ir::is_int(rest->b) ? rest->a : atom);
+  if (rest != nullptr && ir::is_int(rest->b)) {
+    if (is_loop(rest->a)) return 1;
+    atom = rest->a;
+  }
+  const ir::Binary* division = atom->kind == ir::ExprKind::kFloorDiv ? ir::as<ir::Binary>(atom) : nullptr;
+  if (division == nullptr || !ir::is_int(division->b) || !is_loop(division->a)) return std::nullopt;
+  return ir::int_value(division->b);
 }
 
 }  // namespace tcc::analysis

@@ -9,6 +9,10 @@ namespace {
 using namespace ir;
 
 constexpr int64_t kFirstLevelBytes = 32 << 10;
+// Iterations of the innermost loop before what they ask for is read: the way from the other core's cache is long.
+constexpr int64_t kLeastIterations = 32;
+// Of a fused loop, which threads share: with fewer, the next block is another thread's.
+constexpr int64_t kLeastBlocks = 8;
 
 // The loop whose next iteration reads the next block, and the readings of the present one.
 struct Block {
@@ -32,43 +36,47 @@ std::pair<const Term*, int64_t> most_often(const MovingAddress& address, Id loop
   return found;
 }
 
+// The atom of a term that a loop moves, as it will be after `blocks` changes.
+Expr advance(Builder& b, Expr atom, int64_t blocks, const Loop& loop) {
+  if (as<Var>(atom) != nullptr) return b.min(b.offset(atom, blocks), b.integer(int_value(loop.extent) - 1));
+  const Binary* rest = atom->kind == ExprKind::kFloorMod ? as<Binary>(atom) : nullptr;
+  return rest == nullptr ? b.offset(atom, blocks) : b.floor_mod(b.offset(rest->a, blocks), rest->b);
+}
+
+// The largest block of at most `most_lines` lines, of which an iteration of `l` reads `lines`; if all are larger, the
+// smallest.
 std::optional<Block> find_block(Builder& b, const MovingAddress& address, std::span<const Loop* const> around,
-                                const Loop& l) {
-  Block block;
+                                const Loop& l, int64_t lines, int64_t most_lines) {
+  std::optional<Block> found;
   std::vector<Term> reading;
+  int64_t readings = 1, inside = int_value(l.extent);  // iterations of `l` in one reading
   const auto add_readings = [&](Expr index, int64_t count) {
-    reading.push_back({block.readings, index});
-    block.readings *= count;
-    block.reading = b.sum(0, reading);
+    reading.push_back({readings, index});
+    readings *= count;
   };
-  // What the loops so far read lies within this distance.
-  int64_t span = *address.step(l.id) * int_value(l.extent);
   for (size_t left = around.size(); left > 0; --left) {
     const Loop& x = *around[left - 1];
-    if (!is_int(x.extent)) return std::nullopt;
+    if (!is_int(x.extent)) break;
     if (int_value(x.extent) == 1) continue;
     const bool serial = x.loop_kind == LoopKind::kSerial;
     if (!address.moves_with(x.id)) {
-      if (!serial) return std::nullopt;
+      if (!serial) break;
       add_readings(b.var(x.id), int_value(x.extent));
       continue;
     }
+    if (found && lines * inside > most_lines) break;
     const auto [t, repeats] = most_often(address, x.id);
-    if (t == nullptr || t->coefficient < 0) return std::nullopt;
-    if (repeats > 0) {
-      add_readings(b.floor_mod(b.var(x.id), b.integer(repeats)), repeats);
-      block.moved = t;
-      block.next = b.offset(t->atom, 1);
-      return block;
-    }
-    if (!serial || as<Var>(t->atom) == nullptr) return std::nullopt;
-    if (block.readings > 1 || t->coefficient >= span) {
-      block.moved = t;
-      block.next = b.min(b.offset(t->atom, 1), b.integer(int_value(x.extent) - 1));
-      return block;
-    }
+    if (t == nullptr || t->coefficient < 0) break;
+    const bool fused = repeats > 0;
+    if (fused ? int_value(x.extent) / repeats < kLeastBlocks : !serial || as<Var>(t->atom) == nullptr) break;
+    if (repeats > 1) add_readings(b.floor_mod(b.var(x.id), b.integer(repeats)), repeats);
+    const int64_t iterations = inside * readings;
+    const Expr next = advance(b, t->atom, (kLeastIterations + iterations - 1) / iterations, x);
+    found = Block{t, next, b.sum(0, reading), readings};
+    if (fused) break;
+    inside *= int_value(x.extent);
   }
-  return std::nullopt;
+  return found;
 }
 
 // Lines in rows: `row` elements from one row to the next, `per_row` lines in each. nullopt: they are not so.
@@ -128,7 +136,7 @@ bool is_large_activation(const Buffer& buffer) {
 
 std::optional<NextBlock> next_block(Builder& b, const Kernel& kernel, const Ranges& ranges,
                                     std::span<const Loop* const> around, const Loop& l, int64_t line_bytes,
-                                    FunctionRef<bool(Id)> is_meant) {
+                                    int64_t most_bytes, FunctionRef<bool(Id)> is_meant) {
   if (!is_int(l.extent)) return std::nullopt;
   std::optional<NextBlock> widest;
   size_t most = 0;
@@ -137,7 +145,8 @@ std::optional<NextBlock> next_block(Builder& b, const Kernel& kernel, const Rang
     const MovingAddress address(access.uniform);
     const int64_t length = std::max<int64_t>(1, line_bytes / type_bytes(access.buffer->type));
     if (address.step(l.id).value_or(0) < length) continue;
-    const std::optional<Block> block = find_block(b, address, around, l);
+    const std::optional<Block> block =
+        find_block(b, address, around, l, std::ssize(access.starts), most_bytes / line_bytes);
     if (!block) continue;
     std::vector<Expr> lines = asked_lines(b, address, *block, access.starts, length);
     if (lines.empty()) continue;

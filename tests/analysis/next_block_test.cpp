@@ -49,8 +49,8 @@ class Walk {
     const bool innermost = inner == nullptr || inner->loop_kind != LoopKind::kSerial;
     std::vector<Expr> lines;
     if (innermost) {
-      const auto found =
-          analysis::next_block(b_, kernel_, ranges_, around_, *l, kLineBytes, [&](Id id) { return is_meant(id); });
+      const auto found = analysis::next_block(b_, kernel_, ranges_, around_, *l, kLineBytes, 128 << 10,
+                                              [&](Id id) { return is_meant(id); });
       out_.found = found.has_value();
       if (found) lines = found->lines;
     }
@@ -141,6 +141,22 @@ TEST_CASE("where each block is read once, an iteration asks for what it reads it
       walk("f32[256, 196]", "c in 8 parallel\np in 4\nq in 14\nk in 64\nv in 14 unrolled", "p*64 + k, q*14 + v", "p"));
 }
 
+TEST_CASE("the next block of a fused index begins anew where the index does") {
+  check_asked(walk("f32[64, 784]", "n in 128 parallel\nk in 64\nv in 48 vectorized", "k, (n % 16)*48 + v", "n"));
+  check_asked(
+      walk("f32[64, 784]", "n in 160 parallel\nk in 64\nv in 48 vectorized", "k, (n // 5 % 16)*48 + v", "n", 5));
+}
+
+TEST_CASE("of several blocks the largest that stays in the cache is meant, and one that is soon read from further on") {
+  // All rows of all columns are 784 KB: the next columns.
+  check_asked(walk("f32[8, 256, 784]", "g in 8\np in 16\nk in 256\nv in 48 vectorized", "g, k, p*48 + v", "p"), 16);
+  // Eight blocks further on, as one takes four iterations only.
+  const Walked w = walk("f32[4, 3136]", "p in 98\nk in 4\nv in 32 vectorized", "k, p*32 + v", "p");
+  REQUIRE(w.found);
+  for (const int64_t block : {0, 40, 89}) CHECK(w.asked.at(block) == w.read.at(block + 8));
+  CHECK(w.asked.at(95) == w.read.at(97));
+}
+
 TEST_CASE("nothing is asked for where the hardware follows, or no block comes next") {
   // Side by side.
   CHECK_FALSE(walk("f32[64, 784]", "p in 64\nc in 5\nk in 784\nv in 4 unrolled", "p, k", "p").found);
@@ -148,6 +164,9 @@ TEST_CASE("nothing is asked for where the hardware follows, or no block comes ne
   CHECK_FALSE(walk("f32[64, 784]", "c in 5\nk in 64\nv in 48 vectorized", "k, v", "c").found);
   // What a parallel loop moves by itself belongs to another thread, as far as this one knows.
   CHECK_FALSE(walk("f32[64, 784]", "p in 16 parallel\nc in 5\nk in 64\nv in 48 vectorized", "k, p*48 + v", "p").found);
+  // The two blocks of a fused loop belong to two threads.
+  CHECK_FALSE(
+      walk("f32[64, 784]", "n in 10 parallel\nk in 64\nv in 48 vectorized", "k, (n // 5)*48 + v", "n", 5).found);
   // A first-level cache keeps it.
   CHECK_FALSE(walk("f32[64, 96]", "p in 2\nc in 5\nk in 64\nv in 48 vectorized", "k, p*48 + v", "p").found);
 }

@@ -23,14 +23,19 @@ struct NextBlock {
   std::vector<ir::Expr> lines;  // what one iteration asks for: element addresses from the start of the buffer's storage
 };
 
+// A block takes this part of the second-level cache at most, as far as there is a choice.
+inline constexpr int64_t kBlocksOfL2 = 16;
+
 // What an iteration of `l` asks for of the next block: of the access that reads most lines of `line_bytes` in an
 // iteration, of buffers that `is_meant` accepts. `around` are the loops around `l`, outermost first; `ranges` knows all
-// loops. The next block is that of the next iteration of a loop around. Readings are serial loops that do not move the
-// address, or a part of a loop that several ones were fused into; of n readings each asks for an n-th of the lines.
-// Behind the last block of a serial loop the last is meant; that of a fused one may be behind the buffer.
+// loops. A block is what one iteration of a loop around reads: of the outermost one with a block of `most_bytes`, or of
+// the innermost one. The next block is that of its next iteration, or of a later one where an iteration is short.
+// Readings are serial loops that do not move the address, or a part of a loop that several ones were fused into; of n
+// readings each asks for an n-th of the lines. Behind the last block of a serial loop the last is meant; that of a
+// fused one may be behind the buffer.
 // nullopt: `l` reads side by side, which the hardware follows, or no loop around moves the address evenly.
 std::optional<NextBlock> next_block(ir::Builder& b, const ir::Kernel& kernel, const Ranges& ranges,
                                     std::span<const ir::Loop* const> around, const ir::Loop& l, int64_t line_bytes,
-                                    ir::FunctionRef<bool(ir::Id)> is_meant);
+                                    int64_t most_bytes, ir::FunctionRef<bool(ir::Id)> is_meant);
 
 }  // namespace tcc::analysis

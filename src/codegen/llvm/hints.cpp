@@ -138,7 +138,8 @@ void Emitter::prefetch_block(const ir::Loop& l) {
     return is_memory(id) && analysis::is_large_activation(*slots_.at(id).buffer);
   };
   const std::span<const ir::Loop* const> around = std::span(loops_).first(loops_.size() - 1);
-  const auto block = analysis::next_block(ib_, kernel_, ranges_, around, l, target_.cpu.cache_line_bytes, is_meant);
+  const auto block = analysis::next_block(ib_, kernel_, ranges_, around, l, target_.cpu.cache_line_bytes,
+                                          target_.cpu.l2_bytes / analysis::kBlocksOfL2, is_meant);
   if (!block) return;
   for (const ir::Expr line : block->lines)
     ask_for(element_pointer(slots_.at(block->buffer->id), line, 0), false, kSecondLevel);

@@ -23,7 +23,7 @@ constexpr int64_t kBytesAhead = 12 << 10, kLargeWeights = 32 << 10;
 constexpr double kPanelShare = 0.75;
 constexpr int64_t kMaxPanelLines = 16, kMostTooMuch = 2;
 // Blocks of activations: lines an iteration, and operations on vectors that it has for each of them.
-constexpr int64_t kMaxBlockLines = 16, kOperationsOfLine = 4;
+constexpr int64_t kMaxBlockLines = 16, kOperationsOfLine = 10;
 
 class HintPlanner {
  public:
@@ -139,7 +139,8 @@ class HintPlanner {
   // Of the next block of activations that an iteration asks for; 0: none, or too few operations hide it.
   int64_t block_lines(const Loop& l) {
     const auto is_meant = [this](Id id) { return in_memory(id) && analysis::is_large_activation(*kernel_.buffer(id)); };
-    const auto block = analysis::next_block(b_, kernel_, ranges_, around_, l, line_bytes_, is_meant);
+    const auto block = analysis::next_block(b_, kernel_, ranges_, around_, l, line_bytes_,
+                                            l2_bytes_ / analysis::kBlocksOfL2, is_meant);
     if (!block) return 0;
     const int64_t lines = std::ssize(block->lines);
     const int64_t lanes = std::max<int64_t>(vector_bytes_ / type_bytes(block->buffer->type), 1);
