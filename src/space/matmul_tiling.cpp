@@ -13,7 +13,7 @@
 // along its other dimension, tiles transposed by a quarter compete, whose lanes run over what are rows otherwise, and
 // which leave transposed. There every tile of a panel reads all of the constant's panel again, which the first-level
 // cache does not hold: the sum is blocked around the tiles, j1, k0, i1, k1, and the sums of all rows wait in a local
-// buffer (conv_tiling.cpp has the same).
+// buffer (conv_tiling.cpp has the same). Where few panels are left for each thread, threads share the rows, too.
 //
 // An operand that the caller brings and that is stored transposed, the keys of an attention, is copied with its
 // columns side by side: panels of all of it in front of the nest, or the part that one product of a batch or the tiles
@@ -23,6 +23,7 @@
 // Otherwise a tile takes the whole sum: with the constant packed into panels that are read in order, blocks of the sum
 // have nothing to win that pays for writing tiles and reading them again.
 #include <algorithm>
+#include <numeric>
 
 #include "space/contraction.h"
 #include "space/padding.h"
@@ -162,7 +163,7 @@ bool stays_near(const Matmul& m, int64_t columns, const target::Target& target) 
 // or for each panel, whose tiles follow each other then.
 enum class CopyAt { kAhead, kProduct, kPanel };
 
-constexpr int64_t kPanelsOfThread = 4;
+constexpr int64_t kPanelsOfThread = 4, kTilesOfPart = 2;
 
 // Copies where they are used stay in a cache. One of everything pays where panels are too few for the threads.
 std::vector<CopyAt> copy_places(const Kernel& k, const Matmul& m, int64_t columns, const target::Target& target) {
@@ -217,13 +218,29 @@ bool transpose_copy(Schedule& s, const Matmul& m, BlockRv copy, size_t depth, in
   return s.ok();
 }
 
+// Into how many parts threads may divide the rows where blocks of the sum are around the tiles: one, and as many as
+// leave all threads the same to do. A thread reads its part of the left operand only, and all of the constant. That
+// pays where few panels are left for each.
+std::vector<int64_t> shares_of_rows(const Matmul& m, const RegisterTile& t, int64_t block, int64_t lanes,
+                                    const target::Target& target) {
+  const int64_t threads = target.cpu.threads, columns = t.vectors * lanes;
+  int64_t panels = (m.nest.extents[m.column] + columns - 1) / columns;
+  for (size_t i : m.batch) panels *= m.nest.extents[i];
+  const int64_t tiles = (m.nest.extents[m.row] + t.rows - 1) / t.rows;
+  if (block == 0 || threads < 2 || panels > kPanelsOfThread * threads) return {1};
+  const int64_t even = threads / std::gcd(panels, threads), parts = even > 1 ? even : threads;
+  if (tiles < kTilesOfPart * parts) return {1};
+  return {1, parts};
+}
+
 struct Form {
   int64_t rows = 0, columns = 0, lanes = 0;
   int64_t block = 0;  // terms of a block of the sum around the tiles of a panel; 0: a tile takes the whole sum
+  int64_t parts = 1;  // of the rows, which threads share beside the panels
   CopyAt copy_at = CopyAt::kAhead;
 };
 bool tile(Schedule& s, const Matmul& m, const Form& form, const SpaceOptions& options) {
-  const auto [rows, columns, lanes, block, copy_at] = form;
+  const auto [rows, columns, lanes, block, parts, copy_at] = form;
   const bool around_panel = block > 0 || copy_at == CopyAt::kPanel;  // the tiles of a panel follow each other
   BlockRv product = s.get_block(m.nest.name), copy;
   if (options.pack_weights) pack_operands(s, m, product, rows, columns);
@@ -245,6 +262,12 @@ bool tile(Schedule& s, const Matmul& m, const Form& form, const SpaceOptions& op
   std::vector<LoopRv> k = block > 0 ? s.split(loops[m.sum], {{}, lit(block)})
                                     : s.split(loops[m.sum], s.sample_perfect_tile(loops[m.sum], 2, kMaxUnroll));
   if (!s.ok()) return false;
+  if (parts > 1) {
+    const std::vector<LoopRv> shared = s.split(i[0], {lit(parts), {}});
+    if (!s.ok()) return false;
+    outer.push_back(shared[0]);
+    i[0] = shared[1];
+  }
   outer.push_back(panel[0]);
   if (!around_panel) outer.push_back(i[0]);
   const std::vector<LoopRv> sums = pick(loops, m.unit_sum);
@@ -295,9 +318,11 @@ Ways matmul_tiling(const Schedule& state, const target::Target& target, const Sp
   for (const RegisterTile& t : tiles) {
     const Matmul& form = t.transposed ? *transposed : *m;
     int64_t block = t.transposed ? sum_block(form, t.vectors * lanes, target) : 0;
-    for (CopyAt place : copy_places(state.kernel(), form, t.vectors * lanes, target))
-      ways.attempt(
-          state, [&](Schedule& s) { return tile(s, form, {t.rows, t.vectors * lanes, lanes, block, place}, options); });
+    for (int64_t parts : shares_of_rows(form, t, block, lanes, target))
+      for (CopyAt place : copy_places(state.kernel(), form, t.vectors * lanes, target))
+        ways.attempt(state, [&](Schedule& s) {
+          return tile(s, form, {t.rows, t.vectors * lanes, lanes, block, parts, place}, options);
+        });
   }
   return ways.or_else(state);
 }
