@@ -250,6 +250,32 @@ TEST_CASE("a bias that one side of a select adds costs no branch", "[codegen]") 
   for (int64_t i = 0; i < rows * n; ++i) CHECK(out[i] == std::max(0.f, a[i] + c[i / n]));
 }
 
+TEST_CASE("a side of a select reads without a mask what the condition reads in any case", "[codegen]") {
+  // The last of three runs of 16 would end behind x; a condition of the loop, not of its lanes, leaves it out.
+  constexpr int64_t n = 36, lanes = 16;
+  for (const bool same : {true, false}) {
+    Nest t;
+    ir::Builder& b = t.b();
+    const ir::Buffer *x = t.input("x", Type::kF32, {n}), *z = t.input("z", Type::kF32, {n}),
+                     *y = t.output("y", Type::kF32, {n});
+    ir::Stmt root = t.loop(3, LoopKind::kSerial, [&](ir::Expr i) {
+      const auto at = [&](ir::Expr v) { return b.add(b.scale(i, lanes), v); };
+      ir::Stmt run = t.loop(lanes, LoopKind::kVectorized, [&](ir::Expr v) {
+        ir::Expr value = t.load(x, {at(v)}), other = same ? value : t.load(z, {at(v)});
+        return t.store(y, {at(v)}, b.select(b.lt(value, b.real(4)), b.real(0), b.mul(other, b.real(2))));
+      });
+      return b.if_then(b.lt(b.scale(i, lanes), t.i(n - lanes)), run);
+    });
+    HostOptions options;
+    options.want_ir = true;
+    Compiled code = compile(t.lowered(root), host(), options);
+    CHECK((code.artifact.source.find("@llvm.masked.load") == std::string::npos) == same);
+    Aligned<float> a = ramp(n), c = ramp(n), out(n);
+    code.run({a.data(), c.data(), out.data()});
+    for (int64_t i = 0; i < 2 * lanes; ++i) CHECK(out[i] == (a[i] < 4 ? 0.f : 2 * a[i]));
+  }
+}
+
 TEST_CASE("strided lanes at an edge need no gather", "[codegen]") {
   // y[o, i] = x[o, 2 i - 1], and -1 left of it; only what is inside of x is read.
   int64_t rows = 3, n = 8;

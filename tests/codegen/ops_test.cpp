@@ -225,6 +225,33 @@ TEST_CASE("casts of floats with bounds do not saturate again, and NaN becomes a 
       }
 }
 
+TEST_CASE("casts of floats that selections bound do not saturate again, and NaN becomes 0", "[codegen]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x{-inf,   -3e9f,  -129.f, -128.5f, -1.5f, -0.9f, 0.f, 0.9f, 126.9f, 127.f, 127.9f, 128.f,
+                       254.9f, 255.5f, 256.f,  3e9f,    1e30f, inf,   nan, 3.f,  -8.f,   90.f,  91.f,   7.f};
+  for (const target::Target& target : runnable_targets())
+    for (bool vector : {false, true})
+      for (bool constant_first : {false, true})
+        for (const auto& [low, high] : {std::pair{0.f, 255.f}, {-128.f, 127.f}, {-7.5f, 90.25f}}) {
+          const bool is_signed = low < 0;
+          const auto clamped = [&, low = low, high = high](ir::Builder& b, ir::Expr a, ir::Expr) {
+            const ir::Expr least = b.constant(low, Type::kF32), most = b.constant(high, Type::kF32);
+            const ir::Expr below = constant_first ? b.select(b.lt(most, a), most, a) : b.select(b.lt(a, most), a, most);
+            return b.cast(b.cast(b.select(b.lt(a, least), least, below), Type::kI32),
+                          is_signed ? Type::kI8 : Type::kU8);
+          };
+          const Type to = is_signed ? Type::kI8 : Type::kU8;
+          const std::vector<int8_t> bytes = run_binary<float, int8_t>(target, Type::kF32, to, vector, x, x, clamped);
+          for (size_t i = 0; i < x.size(); ++i) {
+            INFO(target.name << " " << x[i] << " between " << low << " and " << high);
+            // Which bound NaN takes is up to the selections: none, or the upper one.
+            const float of_nan = constant_first ? 0 : high;
+            const float value = std::isnan(x[i]) ? of_nan : std::clamp(x[i], low, high);
+            CHECK((is_signed ? bytes[i] : static_cast<uint8_t>(bytes[i])) == static_cast<int>(value));
+          }
+        }
+}
+
 TEST_CASE("sums and products of 64-bit numbers of tensors wrap around before they are compared", "[codegen]") {
   Nest t;
   constexpr int64_t n = 16;

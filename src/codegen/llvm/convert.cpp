@@ -60,10 +60,38 @@ struct FloatRange {
   bool number = false;  // certainly not NaN
 };
 
-FloatRange float_range(ir::Expr e) {
+// What the conditions around say of an expression.
+using Facts = std::vector<std::pair<ir::Expr, FloatRange>>;
+
+FloatRange float_range(ir::Expr e, Facts& facts);
+
+// Of a side of a selection by `condition`, which is true or not there.
+FloatRange side_range(ir::Expr side, ir::Expr condition, bool is_true, Facts& facts) {
+  const bool compares = condition->kind == ir::ExprKind::kLt || condition->kind == ir::ExprKind::kLe;
+  const ir::Binary* c = compares ? ir::as<ir::Binary>(condition) : nullptr;
+  const auto* least = c != nullptr ? ir::as<ir::FloatConst>(c->a) : nullptr;
+  const auto* most = c != nullptr ? ir::as<ir::FloatConst>(c->b) : nullptr;
+  if ((least == nullptr) == (most == nullptr)) return float_range(side, facts);
+  // A comparison with NaN is not true.
+  FloatRange known{.number = is_true};
+  if ((most != nullptr) == is_true)
+    known.high = most != nullptr ? most->value : least->value;
+  else
+    known.low = most != nullptr ? most->value : least->value;
+  facts.emplace_back(most != nullptr ? c->a : c->b, known);
+  const FloatRange r = float_range(side, facts);
+  facts.pop_back();
+  return r;
+}
+
+FloatRange float_range(ir::Expr e, Facts& facts) {
   if (const auto* x = ir::as<ir::FloatConst>(e)) {
     if (x->value != x->value) return {};
     return {x->value, x->value, true};
+  }
+  if (const auto* s = ir::as<ir::Select>(e)) {
+    const FloatRange a = side_range(s->a, s->condition, true, facts), b = side_range(s->b, s->condition, false, facts);
+    return {std::min(a.low, b.low), std::max(a.high, b.high), a.number && b.number};
   }
   if (e->kind == ir::ExprKind::kCast) {
     const ir::Type from = ir::as<ir::Unary>(e)->a->type;
@@ -73,7 +101,7 @@ FloatRange float_range(ir::Expr e) {
   }
   if (e->kind == ir::ExprKind::kMin || e->kind == ir::ExprKind::kMax) {
     // The other operand where one is NaN.
-    FloatRange a = float_range(ir::as<ir::Binary>(e)->a), b = float_range(ir::as<ir::Binary>(e)->b);
+    FloatRange a = float_range(ir::as<ir::Binary>(e)->a, facts), b = float_range(ir::as<ir::Binary>(e)->b, facts);
     if (!a.number) std::swap(a, b);
     FloatRange r{std::min(a.low, b.low), std::max(a.high, b.high), a.number};
     if (!a.number) return r;
@@ -81,23 +109,31 @@ FloatRange float_range(ir::Expr e) {
     if (e->kind == ir::ExprKind::kMax) r.low = b.number ? std::max(a.low, b.low) : a.low;
     return r;
   }
-  return {};
+  FloatRange r;
+  for (const auto& [known, range] : facts) {
+    if (!ir::equal(known, e)) continue;
+    r = {std::max(r.low, range.low), std::min(r.high, range.high), r.number || range.number};
+  }
+  return r;
 }
 
-// Every value of the float is one of the integer type once its fraction is dropped.
-bool fits(ir::Expr e, ir::Type to) {
-  const FloatRange r = float_range(e);
-  if (bits_of(to) >= 32) return r.number && r.low >= -0x1p30 && r.high <= 0x1p30;
-  return r.number && r.low >= least_of(to) && r.high <= limit_of(to) - 1;
+// Every number of these is one of the integer type once its fraction is dropped.
+bool fits(const FloatRange& r, ir::Type to) {
+  if (bits_of(to) >= 32) return r.low >= -0x1p30 && r.high <= 0x1p30;
+  return r.low >= least_of(to) && r.high <= limit_of(to) - 1;
 }
 
 }  // namespace
 
 Val Emitter::cast_of(ir::Expr value, ir::Type to) {
   const Val a = eval(value);
-  if (!ir::is_float(value->type) || ir::is_float(to) || to == ir::Type::kBool || !fits(value, to))
-    return cast(a, value->type, to);
+  if (!ir::is_float(value->type) || ir::is_float(to) || to == ir::Type::kBool) return cast(a, value->type, to);
+  Facts facts;
+  const FloatRange range = float_range(value, facts);
+  if (!fits(range, to)) return cast(a, value->type, to);
   Value* whole = b_.CreateFPToSI(a.v, like(to == ir::Type::kI64 ? b_.getInt64Ty() : b_.getInt32Ty(), a.v));
+  if (!range.number)
+    whole = b_.CreateSelect(b_.CreateFCmpUNO(a.v, a.v), llvm::Constant::getNullValue(whole->getType()), whole);
   return {bits_of(to) < 32 ? b_.CreateTrunc(whole, like(value_type(to), a.v)) : whole, a.vec};
 }
 

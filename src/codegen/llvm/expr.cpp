@@ -17,13 +17,26 @@ bool all_true(Value* v) {
   return c != nullptr && c->isAllOnesValue();
 }
 
-bool has_load(ir::Expr e) {
-  bool found = false;
+// The loads that are made whenever `e` is evaluated: none of one side of a selection only.
+void loads_always(ir::Expr e, std::vector<const ir::Load*>& out) {
   ir::visit(e, [&](ir::Expr x) {
-    found |= x->kind == ExprKind::kLoad;
-    return !found;
+    if (const auto* s = ir::as<ir::Select>(x)) loads_always(s->condition, out);
+    if (const auto* l = ir::as<ir::Load>(x); l != nullptr && l->predicate == nullptr) out.push_back(l);
+    return x->kind != ExprKind::kSelect;
   });
-  return found;
+}
+
+// Does the condition of a selection read whatever this side does? Then the places may be read.
+bool reads_more(ir::Expr side, ir::Expr condition) {
+  std::vector<const ir::Load*> made;
+  loads_always(condition, made);
+  bool more = false;
+  ir::visit(side, [&](ir::Expr x) {
+    const auto is_x = [x](const ir::Load* l) { return ir::equal(l, x); };
+    more |= x->kind == ExprKind::kLoad && std::none_of(made.begin(), made.end(), is_x);
+    return !more;
+  });
+  return more;
 }
 
 }  // namespace
@@ -339,10 +352,10 @@ Val Emitter::select(const ir::Select& e) {
     if (known->isNullValue()) return eval(e.b);
   }
   Val outer = mask_;
-  if (has_load(e.a)) mask_ = both_masks(outer, condition);
+  if (reads_more(e.a, e.condition)) mask_ = both_masks(outer, condition);
   Val a = eval(e.a);
   mask_ = outer;
-  if (has_load(e.b)) mask_ = both_masks(outer, {b_.CreateNot(condition.v), condition.vec});
+  if (reads_more(e.b, e.condition)) mask_ = both_masks(outer, {b_.CreateNot(condition.v), condition.vec});
   Val b = eval(e.b);
   mask_ = outer;
   unify(a, b);
