@@ -193,10 +193,19 @@ TEST_CASE("casts truncate and saturate", "[codegen]") {
     }
 }
 
-TEST_CASE("casts of floats with bounds do not saturate again, and NaN becomes a bound", "[codegen]") {
+namespace {
+
+// Numbers on both sides of the bounds of bytes, some far beyond them, and NaN.
+std::vector<float> around_bounds() {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
-  std::vector<float> x{-inf,   -3e9f,  -129.f, -128.5f, -1.5f, -0.9f, 0.f, 0.9f, 126.9f, 127.f, 127.9f, 128.f,
-                       254.9f, 255.5f, 256.f,  3e9f,    1e30f, inf,   nan, 3.f,  -8.f,   90.f,  91.f,   7.f};
+  return {-inf,   -3e9f,  -129.f, -128.5f, -1.5f, -0.9f, 0.f, 0.9f, 126.9f, 127.f, 127.9f, 128.f,
+          254.9f, 255.5f, 256.f,  3e9f,    1e30f, inf,   nan, 3.f,  -8.f,   90.f,  91.f,   7.f};
+}
+
+}  // namespace
+
+TEST_CASE("casts of floats with bounds do not saturate again, and NaN becomes a bound", "[codegen]") {
+  const std::vector<float> x = around_bounds();
   for (const target::Target& target : runnable_targets())
     for (bool vector : {false, true})
       for (bool highest_first : {false, true}) {
@@ -226,9 +235,7 @@ TEST_CASE("casts of floats with bounds do not saturate again, and NaN becomes a 
 }
 
 TEST_CASE("casts of floats that selections bound do not saturate again, and NaN becomes 0", "[codegen]") {
-  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
-  std::vector<float> x{-inf,   -3e9f,  -129.f, -128.5f, -1.5f, -0.9f, 0.f, 0.9f, 126.9f, 127.f, 127.9f, 128.f,
-                       254.9f, 255.5f, 256.f,  3e9f,    1e30f, inf,   nan, 3.f,  -8.f,   90.f,  91.f,   7.f};
+  const std::vector<float> x = around_bounds();
   for (const target::Target& target : runnable_targets())
     for (bool vector : {false, true})
       for (bool constant_first : {false, true})
