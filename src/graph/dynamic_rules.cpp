@@ -84,6 +84,7 @@ Result<ValueId> DimBinder::bind(const Node& node) {
     case Op::kAveragePool:
     case Op::kLrn:
     case Op::kResample:
+    case Op::kFold:
       return window(node);
     case Op::kTranspose:
       return transpose(node);
@@ -100,6 +101,9 @@ Result<ValueId> DimBinder::bind(const Node& node) {
       return top_k(node);
     case Op::kArg:
       return arg(node);
+    case Op::kDeterminant:
+      if (is_dynamic(shape(in(node, 0))[1])) return cannot(node, "its matrices have no fixed size");
+      return plain(node, {shape(in(node, 0))[0]});
     case Op::kBatchNorm:
       if (is_dynamic(shape(in(node, 0))[1])) return cannot(node, "its channels have no fixed number");
       return plain(node, shape(in(node, 0)));
@@ -250,9 +254,9 @@ Result<ValueId> DimBinder::window(const Node& node) {
   SymbolicShape result;
   for (int64_t extent : in_.value(node.output).shape) result.push_back(static_axis(extent));
   const SymbolicShape own = shape(inputs[0]);
-  if (node.op == Op::kResample || node.op == Op::kLrn) {
+  if (node.op == Op::kResample || node.op == Op::kLrn || node.op == Op::kFold) {
     for (size_t axis = 0; axis < own.size(); ++axis) {
-      bool used = node.op == Op::kLrn && axis == 1;
+      bool used = node.op == Op::kLrn ? axis == 1 : node.op == Op::kFold && axis > 1;
       if (node.op == Op::kResample)
         for (int64_t resampled : node.as<ResampleAttrs>().axes) used = used || std::cmp_equal(resampled, axis);
       if (!is_dynamic(own[axis])) continue;

@@ -233,7 +233,8 @@ class Fuser {
   // Parts of a Concat are written by nests of their own, an Identity is there to be a copy, and elements of the others
   // need those before them where they are.
   static bool takes_consumers(Op op) {
-    return op != Op::kConcat && op != Op::kIdentity && op != Op::kScan && op != Op::kFind && op != Op::kSuppress;
+    return op != Op::kConcat && op != Op::kIdentity && op != Op::kScan && op != Op::kFind && op != Op::kSuppress &&
+           op != Op::kDeterminant;
   }
 
   void append(FusionGroup& group, NodeId id) {

@@ -174,10 +174,15 @@ double node_flops(const Graph& graph, const Node& node) {
           taps *= static_cast<double>(graph.value(node.inputs[i]).shape.back());
         return 2 * out * taps;
       }
+      if (node.op == Op::kFold) return static_cast<double>(graph.value(node.inputs[0]).elements());
       return out * product(node.as<PoolAttrs>().kernel);
     case OpClass::kReduction:
       return static_cast<double>(graph.value(node.inputs[0]).elements());
     case OpClass::kRowwise:
+      if (node.op == Op::kDeterminant) {
+        const auto n = static_cast<double>(graph.value(node.inputs[0]).shape[2]);
+        return out * 2 * n * n * n / 3;
+      }
       return (node.op == Op::kLayerNorm ? 8 : 4) * out;
     case OpClass::kElementwise:
       return node.op == Op::kBatchNorm ? 2 * out : out;

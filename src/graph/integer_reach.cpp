@@ -36,6 +36,7 @@ double reach_of_arithmetic(const Node& node, const std::vector<Magnitudes>& in) 
     case Op::kMul:
       return in[0].greatest * in[1].greatest;
     case Op::kReduceSum:
+    case Op::kFold:
       return in[0].sum;
     case Op::kReduceProd:
       return in[0].product;

@@ -68,7 +68,7 @@ class Follower {
       case graph::OpClass::kReduction:
         return reduce();
       case graph::OpClass::kWindow:
-        return leading(1);
+        return op_ == Op::kFold ? leading(2, 2 + as<graph::FoldAttrs>().image.size()) : leading(1);
       default:
         break;
     }
@@ -126,6 +126,8 @@ class Follower {
         return gemm();
       case Op::kConv:
         return leading(1);
+      case Op::kDeterminant:
+        return leading(1, 1);
       case Op::kFind: {
         mask(0, 0, Fill::kZero);
         return done({graph::kNone});
@@ -212,11 +214,15 @@ class Follower {
   }
 
   // Only the first `axes` axes of the first input may have counts: rows that do not meet.
-  Made leading(size_t axes) {
+  Made leading(size_t axes) { return leading(axes, counts_[0].size()); }
+  // For a result of `rank` axes.
+  Made leading(size_t axes, size_t rank) {
     for (size_t i = 0; i < in_.size(); ++i)
       for (size_t a = 0; a < counts_[i].size(); ++a)
         if (counted(i, a) && (i > 0 || a >= axes)) return refused(i, a, "is combined");
-    return done(counts_[0]);
+    Counts counts = counts_[0];
+    counts.resize(rank, graph::kNone);
+    return done(counts);
   }
 
   // Groups of axes that hold the same elements before and after. A count stays where it is that of the outermost axis:

@@ -219,100 +219,22 @@ Result<void> import_stft(NodeContext& c) {
 // --- determinants ----------------------------------------------------------------------------------------------------
 
 namespace {
-constexpr int64_t kMaxDeterminant = 32;
+constexpr int64_t kMaxDeterminant = 1024;
 }  // namespace
 
-// Elimination with the largest pivot of each column, of matrices of a known size: all of a batch side by side.
 Result<void> import_det(NodeContext& c) {
   const Shape s = c.input_value(0).shape;
-  const DType dtype = c.input_value(0).dtype;
   if (s.size() < 2 || s.back() != s[s.size() - 2] || s.back() < 1)
     return input_error("needs square matrices, got {}", graph::shape_text(s));
   const int64_t n = s.back();
   if (n > kMaxDeterminant)
     return refuse(Refusal::kTooLarge, "matrices of {0}x{0}; at most {1}x{1} are supported", n, kMaxDeterminant);
   const Shape outer(s.begin(), s.end() - 2);
-  const int64_t batch = graph::element_count(outer);
-  Made a = c.emit_reshape(c.input(0), {batch, n, n});
-  Made product = c.scalar(dtype, 1), zero = c.scalar(dtype, 0);
-  for (int64_t j = 0; j < n; ++j) {
-    // What is left is rows x rows.
-    const int64_t rows = n - j;
-    Made column = c.slice(a, 2, 0, 1);
-    if (rows > 1) {
-      Made size = c.unary(UnaryFn::kAbs, column);
-      Made position = c.iota(DType::kI64, rows, 1, 3);
-      Made largest = c.binary(BinaryFn::kEqual, size, c.reduce(Op::kReduceMax, size, {1}, true));
-      Made where = c.where(largest, position, c.scalar(DType::kI64, static_cast<double>(rows - 1)));
-      Made pivot_row = c.reduce(Op::kReduceMin, where, {1}, true);
-      Made chosen = c.binary(BinaryFn::kEqual, position, pivot_row);
-      Made pivot = c.reduce(Op::kReduceSum, c.where(chosen, a, zero), {1}, true);
-      // The first row goes where the pivot's row was.
-      Made swapped = c.where(chosen, c.slice(a, 1, 0, 1), a);
-      Made moved = c.binary(BinaryFn::kGreater, pivot_row, c.scalar(DType::kI64, 0));
-      Made sign = c.where(moved, c.scalar(dtype, -1), c.scalar(dtype, 1));
-      Made head = c.slice(pivot, 2, 0, 1);
-      product = c.arithmetic(Op::kMul, product, c.arithmetic(Op::kMul, head, sign));
-      Made rest = c.slice(swapped, 1, 1, rows - 1);
-      // Of a column of zeros the determinant is 0 whatever follows.
-      Made safe = c.where(c.binary(BinaryFn::kEqual, head, zero), c.scalar(dtype, 1), head);
-      Made factors = c.arithmetic(Op::kDiv, c.slice(rest, 2, 0, 1), safe);
-      Made tail = c.slice(pivot, 2, 1, rows - 1);
-      a = c.arithmetic(Op::kSub, c.slice(rest, 2, 1, rows - 1), c.arithmetic(Op::kMul, factors, tail));
-    } else {
-      product = c.arithmetic(Op::kMul, product, column);
-    }
-  }
-  return c.finish(c.emit_reshape(product, outer));
+  const Made matrices = c.emit_reshape(c.input(0), {graph::element_count(outer), n, n});
+  return c.finish(c.emit_reshape(c.emit(Op::kDeterminant, graph::NoAttrs{}, {matrices}), outer));
 }
 
-// --- grids -----------------------------------------------------------------------------------------------------------
-
-namespace {
-
-// One axis of an image that blocks overlap in. With steps between blocks, neighbors along a block (`phases` of them)
-// are positions of their own: offset q * phases + r of block b is at (b + q) * phases + r. So the sums are over q.
-struct FoldAxis {
-  int64_t offsets = 0, phases = 1, blocks = 0;  // q, r and b
-  int64_t shift = 1;                            // of the position, with q
-  int64_t room = 0;                             // positions of one phase, those that a sum reads beside the blocks, too
-};
-
-FoldAxis fold_axis(int64_t block, int64_t blocks, int64_t stride, int64_t dilation, int64_t end) {
-  // Where offsets are apart, too, zeros are set between the blocks in place of phases.
-  const bool phased = dilation == 1;
-  FoldAxis a{block, 1, phased ? blocks : blocks * stride, dilation};
-  if (phased) a.offsets = (block + stride - 1) / stride, a.phases = stride;
-  a.room = std::max(a.blocks + (a.offsets - 1) * a.shift, (end + a.phases - 1) / a.phases);
-  return a;
-}
-
-// Sums of blocks [rows, offsets of each axis, blocks of each axis] that the axes' offsets move, without a product:
-// infinite numbers stay where they are. All blocks of one offset are a row of `length` numbers with zeros behind each
-// axis' blocks. Rows that lack the last `step` numbers, one behind the other, are moved by `step` against each other:
-//
-//   a b 0 0 | c d 0 0 | e f 0 0  as rows of 3:  a b 0 | 0 c d | 0 0 e       (step 1)
-Made sum_moved(NodeContext& c, Made x, int64_t rows, const std::vector<FoldAxis>& axes, int64_t length) {
-  int64_t pitch = 1;
-  for (const FoldAxis& a : axes) rows *= a.offsets;
-  for (size_t i = axes.size(); i-- > 0; pitch *= axes[i].room) {
-    const int64_t step = axes[i].shift * pitch, offsets = axes[i].offsets;
-    if (offsets == 1) continue;
-    rows /= offsets;
-    const Made moved = c.slice(c.emit_reshape(x, {rows, offsets * length}), 1, 0, offsets * (length - step));
-    length -= step;
-    x = c.reduce(Op::kReduceSum, c.emit_reshape(moved, {rows, offsets, length}), {1}, false);
-  }
-  return c.slice(c.emit_reshape(x, {rows, length}), 1, 0, pitch);
-}
-
-Made pad_end(NodeContext& c, const Made& x, const Shape& from, const Shape& to) {
-  graph::PadAttrs pad{std::vector<int64_t>(from.size(), 0), std::vector<int64_t>(from.size(), 0), 0};
-  for (size_t i = 0; i < from.size(); ++i) pad.end[i] = to[i] - from[i];
-  return from == to ? x : c.emit(Op::kPad, pad, {x});
-}
-
-}  // namespace
+// --- blocks and grids ------------------------------------------------------------------------------------------------
 
 // Blocks back to images: along each axis the position is block * stride + offset * dilation - pad.
 Result<void> import_col2im(NodeContext& c) {
@@ -332,7 +254,7 @@ Result<void> import_col2im(NodeContext& c) {
   TCC_TRY(auto strides, list("strides", axes, 1));
   TCC_TRY(auto dilations, list("dilations", axes, 1));
   TCC_TRY(auto pads, list("pads", 2 * axes, 0));
-  if (s.size() != 3 || axes < 1 || block.size() != axes || 3 * axes + 1 > static_cast<size_t>(graph::kMaxRank))
+  if (s.size() != 3 || axes < 1 || block.size() != axes || 2 * axes + 2 > static_cast<size_t>(graph::kMaxRank))
     return input_error("input {}, image_shape and block_shape of {} and {} entries do not fit", graph::shape_text(s),
                        axes, block.size());
   std::vector<int64_t> counts;
@@ -350,58 +272,12 @@ Result<void> import_col2im(NodeContext& c) {
   if (s[1] % kernel != 0 || graph::element_count(counts) != s[2])
     return input_error("input {} does not hold {} blocks of {} elements", graph::shape_text(s),
                        graph::element_count(counts), kernel);
-  const int64_t rows = s[0] * (s[1] / kernel);
-  std::vector<FoldAxis> folds;
-  Shape rooms;
-  int64_t phases = 1, moves = 1;
-  for (size_t i = 0; i < axes; ++i) {
-    folds.push_back(fold_axis(block[i], counts[i], strides[i], dilations[i], pads[i] + image[i]));
-    rooms.push_back(folds[i].room);
-  }
-  TCC_TRY_VOID(graph::check_shape(rooms, "the image with its pads"));
-  int64_t reach = 0, pitch = 1;  // how far all sums together move
-  for (size_t i = axes; i-- > 0;) {
-    reach += folds[i].shift * pitch;
-    phases *= folds[i].phases;
-    moves *= folds[i].offsets;
-    if (i > 0) pitch *= rooms[i];
-  }
-  Shape padded_rooms = rooms;
-  padded_rooms[0] += (reach + pitch - 1) / pitch + 1;
-
-  // Zeros between blocks, then behind each axis.
-  Shape apart{rows}, wide{rows}, plain{rows}, padded{rows}, split{rows}, moved{rows}, joined{rows};
-  std::vector<int64_t> phases_first{0}, phases_last{0};
-  for (size_t i = 0; i < axes; ++i) {
-    const FoldAxis& f = folds[i];
-    apart.push_back(block[i]), wide.push_back(block[i]), plain.push_back(block[i]);
-    padded.push_back(f.offsets * f.phases);
-    split.insert(split.end(), {f.offsets, f.phases});
-    phases_first.push_back(static_cast<int64_t>(2 * i + 2));
-    moved.push_back(f.phases);
-    phases_last.insert(phases_last.end(), {static_cast<int64_t>(axes + i + 1), static_cast<int64_t>(i + 1)});
-    joined.push_back(rooms[i] * f.phases);
-  }
-  for (size_t i = 0; i < axes; ++i) {
-    apart.insert(apart.end(), {counts[i], 1});
-    wide.insert(wide.end(), {counts[i], folds[i].blocks / counts[i]});
-    plain.push_back(folds[i].blocks);
-    padded.push_back(padded_rooms[i]);
-    phases_first.push_back(static_cast<int64_t>(2 * i + 1));
-  }
-  const int64_t length = graph::element_count(padded_rooms);
-  split.push_back(length);
-  phases_first.push_back(static_cast<int64_t>(2 * axes + 1));
-  moved.insert(moved.end(), rooms.begin(), rooms.end());
-  Made x = c.emit_reshape(pad_end(c, c.emit_reshape(c.input(0), apart), apart, wide), plain);
-  x = pad_end(c, x, plain, padded);
-  x = c.rearrange(x, split, phases_first, {rows * phases * moves, length});
-  x = sum_moved(c, x, rows * phases, folds, length);
-  x = c.rearrange(x, moved, phases_last, joined);
-  for (size_t i = 0; i < axes; ++i) x = c.slice(x, static_cast<int64_t>(i + 1), pads[i], image[i]);
-  Shape out{s[0], s[1] / kernel};
-  out.insert(out.end(), image.begin(), image.end());
-  return c.finish(c.emit_reshape(x, out));
+  Shape blocks{s[0], s[1] / kernel};
+  blocks.insert(blocks.end(), block.begin(), block.end());
+  blocks.insert(blocks.end(), counts.begin(), counts.end());
+  pads.resize(axes);  // those behind an axis are in the number of blocks
+  return c.finish(
+      c.emit(Op::kFold, graph::FoldAttrs{image, strides, dilations, pads}, {c.emit_reshape(c.input(0), blocks)}));
 }
 
 Result<void> import_center_crop_pad(NodeContext& c) {

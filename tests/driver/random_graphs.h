@@ -420,7 +420,21 @@ class GraphMaker {
         graph::ScanAttrs{rng_.below(std::ssize(value(x->id).shape)), chance(2), chance(2), real && chance(3)}, {x->id},
         x->exact && !real);
   }
+  // Blocks of an image, made of the elements of a tensor.
+  void fold() {
+    const auto x = some([&](Known k) { return value(k.id).dtype != DType::kBool && value(k.id).elements() % 12 == 0; });
+    if (!x || value(x->id).elements() == 0) return;
+    const auto blocks = g_.add_node(Op::kReshape, graph::ReshapeAttrs{{1, value(x->id).elements() / 12, 2, 1, 3, 2}},
+                                    {x->id}, "blocks");
+    if (!blocks) return;
+    const auto three = [&] { return between(1, 3); };
+    add(Op::kFold,
+        graph::FoldAttrs{
+            {between(1, 8), between(1, 4)}, {three(), three()}, {three(), three()}, {chance(2) ? 1 : 0, 0}},
+        {*blocks}, x->exact && !graph::is_float(value(x->id).dtype));
+  }
   void resample() {
+    if (chance(3)) return fold();
     const auto x = real();
     if (!x || value(x->id).shape.empty()) return;
     graph::ResampleAttrs a;

@@ -74,6 +74,10 @@ struct AttributePrinter {
   }
   std::string operator()(const GatherNdAttrs& a) const { return fmt::format("batch_dims={}", a.batch_dims); }
   std::string operator()(const ResampleAttrs& a) const { return fmt::format("axes={}", list_text(a.axes)); }
+  std::string operator()(const FoldAttrs& a) const {
+    return fmt::format("image={} strides={} dilations={} pads={}", list_text(a.image), list_text(a.strides),
+                       list_text(a.dilations), list_text(a.pads));
+  }
   std::string operator()(const ScanAttrs& a) const {
     return fmt::format("axis={}{}{}{}", a.axis, a.exclusive ? " exclusive" : "", a.reverse ? " reverse" : "",
                        a.product ? " product" : "");

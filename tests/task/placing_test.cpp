@@ -217,6 +217,54 @@ TEST_CASE("elements between elements, along one axis and two") {
   }
 }
 
+TEST_CASE("blocks go back to their places in an image, and are summed where they overlap") {
+  // One axis: stride below, at and above the block's extent, with gaps in the blocks, pads, infinite numbers.
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kI32})
+    for (int64_t stride : {1, 2, 3, 4})
+      for (int64_t dilation : {1, 2, 3})
+        for (int64_t pad : {0, 2}) {
+          INFO(graph::dtype_name(dtype) << ", stride " << stride << ", dilation " << dilation << ", pad " << pad);
+          const int64_t blocks = 5, block = 3, extent = (blocks - 1) * stride + (block - 1) * dilation + 1 - pad;
+          Doubles x = counted(2 * block * blocks, 50);
+          if (graph::is_float(dtype)) x[4] = INFINITY;
+          Model m;
+          m.check(m.node(Op::kFold, graph::FoldAttrs{{extent}, {stride}, {dilation}, {pad}},
+                         {m.input(dtype, {1, 2, block, blocks}, x)}),
+                  0);
+        }
+  // Positions of the image that no block reaches, and elements beyond its end.
+  Model wide, narrow;
+  wide.check(
+      wide.node(Op::kFold, graph::FoldAttrs{{9}, {4}, {1}, {0}}, {wide.input(DType::kF32, {1, 1, 2, 2}, waves(4))}), 0);
+  narrow.check(
+      narrow.node(Op::kFold, graph::FoldAttrs{{2}, {3}, {1}, {1}}, {narrow.input(DType::kF32, {1, 1, 2, 3}, waves(6))}),
+      0);
+  Model image;
+  image.check(image.node(Op::kFold, graph::FoldAttrs{{7, 6}, {2, 1}, {1, 2}, {1, 0}},
+                         {image.input(DType::kF32, {2, 3, 3, 2, 4, 4}, waves(2 * 3 * 3 * 2 * 4 * 4))}),
+              1e-6);
+}
+
+TEST_CASE("determinants of matrices, also of singular ones and of those that rows change places in") {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kF64})
+    for (int64_t n : {1, 2, 3, 16, 17, 33}) {
+      INFO(graph::dtype_name(dtype) << ", " << n << " rows");
+      Rng rng(static_cast<uint64_t>(n));
+      Doubles x(static_cast<size_t>(3 * n * n));
+      for (double& v : x) v = (2 * rng.uniform() - 1) * std::sqrt(3.0 / static_cast<double>(n));
+      Model m;
+      m.check(m.node(Op::kDeterminant, graph::NoAttrs{}, {m.input(dtype, {3, n, n}, x)}),
+              dtype == DType::kF16 ? 2e-2 : 1e-4);
+    }
+  Model m;
+  const Doubles got =
+      m.check(m.node(Op::kDeterminant, graph::NoAttrs{},
+                     {m.input(DType::kF32, {4, 3, 3}, {0, 1, 2, 1, 0, 3,  4, -3, 8, 0, 1, 2, 0, 5, 3, 0, -3, 8,
+                                                       1, 2, 3, 0, 0, -2, 0, 4,  1, 0, 0, 0, 0, 0, 0, 0, 0,  0})}),
+              1e-6);
+  CHECK(got == Doubles{-2, 0, 8, 0});
+}
+
 TEST_CASE("extrema with NaN: kept where the node says so, else not looked at") {
   const Doubles x{1, NAN, 3, NAN, NAN, NAN, -INFINITY, 2, INFINITY, -INFINITY, -INFINITY, -INFINITY};
   for (Op op : {Op::kReduceMax, Op::kReduceMin}) {

@@ -126,6 +126,13 @@ struct LayerNormAttrs {
 struct ResampleAttrs {
   std::vector<int64_t> axes;  // sorted, distinct
 };
+// Blocks of an image back in their places; where they overlap their elements are summed. Input: N, C, the extents of a
+// block, and how many blocks there are along each axis of the image. Element o of block n belongs at position
+// n * stride + o * dilation - pad of the image; elements of positions outside of it are left out. The result is N, C
+// and the image.
+struct FoldAttrs {
+  std::vector<int64_t> image, strides, dilations, pads;  // pads: in front of each axis
+};
 // Sums, or products, of the elements so far along an axis. With `exclusive` without the element itself; with `reverse`
 // from the end.
 struct ScanAttrs {
@@ -167,10 +174,11 @@ struct SuppressAttrs {
   double most_overlap = 0;
 };
 
-using Attributes = std::variant<NoAttrs, ConvAttrs, PoolAttrs, MatMulAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs,
-                                LrnAttrs, ClipAttrs, LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs,
-                                UnaryAttrs, BinaryAttrs, CastAttrs, SliceAttrs, GatherNdAttrs, LayerNormAttrs,
-                                ResampleAttrs, ScanAttrs, ScatterAttrs, TopKAttrs, ArgAttrs, FindAttrs, SuppressAttrs>;
+using Attributes =
+    std::variant<NoAttrs, ConvAttrs, PoolAttrs, MatMulAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs, LrnAttrs, ClipAttrs,
+                 LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs, UnaryAttrs, BinaryAttrs, CastAttrs,
+                 SliceAttrs, GatherNdAttrs, LayerNormAttrs, ResampleAttrs, FoldAttrs, ScanAttrs, ScatterAttrs,
+                 TopKAttrs, ArgAttrs, FindAttrs, SuppressAttrs>;
 
 // --- operators ---------------------------------------------------------------------------------------------------
 
@@ -244,21 +252,26 @@ enum class OpPrecision : uint8_t {
   X(kTopK, "TopK", TopKAttrs, kRowwise, 1, 1, top_k, top_k, kFull, plan_top_k) \
   X(kArg, "Arg", ArgAttrs, kRowwise, 1, 1, arg, arg, kFull, plan_arg) \
   X(kFind, "Find", FindAttrs, kRowwise, 1, 1, find, find, kFull, plan_find) \
-  X(kSuppress, "Suppress", SuppressAttrs, kRowwise, 2, 2, suppress, suppress, kFull, plan_suppress)
+  X(kSuppress, "Suppress", SuppressAttrs, kRowwise, 2, 2, suppress, suppress, kFull, plan_suppress) \
+  X(kFold, "Fold", FoldAttrs, kWindow, 1, 1, fold, fold, kFollow, plan_fold) \
+  X(kDeterminant, "Determinant", NoAttrs, kRowwise, 1, 1, determinant, determinant, kFull, plan_determinant)
 // The names in the table's columns, each once.
 #define TCC_GRAPH_TYPE_RULES(X) \
   X(conv) X(gemm) X(matmul) X(pool) X(lrn) X(reduce) X(softmax) X(layer_norm) X(batch_norm) \
   X(number_unary) X(leaky_relu) X(clip) X(float_unary) X(arithmetic) X(unary) X(binary) X(where) \
   X(cast) X(reshape) X(same) X(transpose) X(concat) X(pad) X(slice) X(expand) X(gather) \
-  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg) X(find) X(suppress)
+  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg) X(find) X(suppress) \
+  X(fold) X(determinant)
 #define TCC_GRAPH_REFERENCES(X) \
   X(conv) X(gemm) X(matmul) X(pool) X(lrn) X(reduce) X(softmax) X(layer_norm) X(batch_norm) \
   X(elementwise) X(where) X(cast) X(copy) X(transpose) X(concat) X(pad) X(slice) X(expand) X(gather) \
-  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg) X(find) X(suppress)
+  X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg) X(find) X(suppress) \
+  X(fold) X(determinant)
 #define TCC_GRAPH_LOOPS(X) \
   X(plan_conv) X(plan_gemm) X(plan_matmul) X(plan_pool) X(plan_lrn) X(plan_reduce) X(plan_softmax) \
   X(plan_layer_norm) X(plan_elementwise) X(plan_nothing) X(plan_move) X(plan_resample) X(plan_scan) \
-  X(plan_scatter) X(plan_top_k) X(plan_arg) X(plan_find) X(plan_suppress)
+  X(plan_scatter) X(plan_top_k) X(plan_arg) X(plan_find) X(plan_suppress) \
+  X(plan_fold) X(plan_determinant)
 // clang-format on
 
 enum class Op : uint8_t {
@@ -268,8 +281,9 @@ enum class Op : uint8_t {
 };
 
 // Where(c, a, b): the element of `a` where the boolean c is true, else of `b`; all three broadcast.
-// Expand broadcasts to its shape. The gathers read the data (input 0) at integer indices (input 1): negative ones count
-// from the end; those out of range, undefined in the model, read the nearest element.
+// Determinant: of each matrix of R,N,N, by elimination with the largest pivot of each column. The result has R
+// elements. Expand broadcasts to its shape. The gathers read the data (input 0) at integer indices (input 1): negative
+// ones count from the end; those out of range, undefined in the model, read the nearest element.
 
 std::string_view op_name(Op op);
 OpClass op_class(Op op);

@@ -271,6 +271,43 @@ Result<TensorType> Typing::lrn() const {
   return same();
 }
 
+Result<TensorType> Typing::fold() const {
+  const auto& a = node_.as<FoldAttrs>();
+  const size_t axes = a.image.size();
+  TCC_TRY_VOID(need_product_type());
+  if (axes == 0 || shape(0).size() != 2 + 2 * axes || a.strides.size() != axes || a.dilations.size() != axes ||
+      a.pads.size() != axes)
+    return input_error("{} strides, {} dilations and {} pads of an image of {} axes do not fit blocks {}",
+                       a.strides.size(), a.dilations.size(), a.pads.size(), axes, shape_text(shape(0)));
+  for (const auto& [list, least] : {std::pair(&a.strides, 1), std::pair(&a.dilations, 1), std::pair(&a.pads, 0)})
+    for (int64_t x : *list)
+      if (x < least || x > kMaxWindow)
+        return input_error("strides, dilations and pads [{}] must be {} to {}", fmt::join(*list, ", "), least,
+                           kMaxWindow);
+  Shape out{shape(0)[0], shape(0)[1]};
+  out.insert(out.end(), a.image.begin(), a.image.end());
+  return done(out);
+}
+
+void Runner::fold() {
+  const auto& a = node_.as<FoldAttrs>();
+  const size_t axes = a.image.size();
+  const std::vector<int64_t> strides = dense_strides(out_.shape);
+  IndexWalk walk(in(0).shape);
+  for (const double x : in(0).data) {
+    const std::vector<int64_t>& from = walk.index();
+    int64_t at = from[0] * strides[0] + from[1] * strides[1];
+    bool is_inside = true;
+    for (size_t i = 0; i < axes; ++i) {
+      const int64_t place = from[2 + axes + i] * a.strides[i] + from[2 + i] * a.dilations[i] - a.pads[i];
+      is_inside = is_inside && place >= 0 && place < a.image[i];
+      at += place * strides[2 + i];
+    }
+    if (is_inside) out_.data[static_cast<size_t>(at)] += x;
+    walk.next();
+  }
+}
+
 void Runner::conv() {
   const auto& a = node_.as<ConvAttrs>();
   HostTensor weight;
