@@ -25,6 +25,10 @@ Result<void> need_axis(int64_t axis, const Shape& shape);
 // A number as an integer type keeps it: truncated, wrapped to its width.
 double wrap_integer(double v, DType dtype);
 
+// Of the magnitudes of all cofactors of a matrix n x n: how much its determinant moves where each element moves by 1
+// at most.
+double sum_of_cofactors(const double* matrix, int64_t n);
+
 void remove_dead_nodes(Graph& graph);
 
 // LayerNorm and Gelu written out in smaller operators become one node each, where nothing else reads the parts.

@@ -236,6 +236,64 @@ Result<void> import_det(NodeContext& c) {
 
 // --- blocks and grids ------------------------------------------------------------------------------------------------
 
+namespace {
+
+// Blocks that are a step apart: element o of a block is phase o % stride of element o / stride. Phases become channels,
+// and blocks of the others are next to each other.
+struct PhasedFold {
+  graph::FoldAttrs fold;  // of the phases
+  Shape padded, split, phased, parts, joined;
+  std::vector<int64_t> phases_first{0, 1}, phases_last{0, 1};
+};
+
+PhasedFold phase_apart(const graph::FoldAttrs& whole, const Shape& blocks) {
+  const size_t axes = whole.image.size();
+  PhasedFold p;
+  p.fold.strides.assign(axes, 1), p.fold.pads.assign(axes, 0), p.fold.dilations = whole.dilations;
+  p.padded = p.split = p.phased = p.parts = p.joined = {blocks[0], blocks[1]};
+  const auto axis = [](size_t i) { return static_cast<int64_t>(i); };
+  for (size_t i = 0; i < axes; ++i) {
+    const int64_t stride = whole.strides[i], elements = (blocks[2 + i] + stride - 1) / stride;
+    const int64_t rooms = std::max(blocks[2 + axes + i] + (elements - 1) * whole.dilations[i],
+                                   (whole.pads[i] + whole.image[i] + stride - 1) / stride);
+    p.fold.image.push_back(rooms);
+    p.padded.push_back(elements * stride);
+    p.split.insert(p.split.end(), {elements, stride});
+    p.phased[1] *= stride;
+    p.phased.push_back(elements);
+    p.parts.push_back(stride);
+    p.joined.push_back(rooms * stride);
+    p.phases_first.push_back(axis(2 * i + 3));
+    p.phases_last.insert(p.phases_last.end(), {axis(2 + axes + i), axis(2 + i)});
+  }
+  for (size_t i = 0; i < axes; ++i) p.phases_first.push_back(axis(2 * i + 2));
+  for (size_t i = 0; i < axes; ++i) {
+    const int64_t count = blocks[2 + axes + i];
+    for (Shape* shape : {&p.padded, &p.split, &p.phased}) shape->push_back(count);
+    p.phases_first.push_back(axis(2 + 2 * axes + i));
+    p.parts.push_back(p.fold.image[i]);
+  }
+  return p;
+}
+
+Made pad_end(NodeContext& c, const Made& x, const Shape& from, const Shape& to) {
+  graph::PadAttrs pad{std::vector<int64_t>(from.size(), 0), std::vector<int64_t>(from.size(), 0), 0};
+  for (size_t i = 0; i < from.size(); ++i) pad.end[i] = to[i] - from[i];
+  return from == to ? x : c.emit(Op::kPad, pad, {x});
+}
+
+Made fold_phases(NodeContext& c, Made x, const graph::FoldAttrs& whole, const Shape& blocks) {
+  const PhasedFold p = phase_apart(whole, blocks);
+  TCC_TRY_VOID(graph::check_shape(p.joined, "the image with its pads"));
+  x = c.rearrange(pad_end(c, x, blocks, p.padded), p.split, p.phases_first, p.phased);
+  x = c.rearrange(c.emit(Op::kFold, p.fold, {x}), p.parts, p.phases_last, p.joined);
+  for (size_t i = 0; i < whole.image.size(); ++i)
+    x = c.slice(x, static_cast<int64_t>(i + 2), whole.pads[i], whole.image[i]);
+  return x;
+}
+
+}  // namespace
+
 // Blocks back to images: along each axis the position is block * stride + offset * dilation - pad.
 Result<void> import_col2im(NodeContext& c) {
   TCC_TRY(auto image, c.constant_integers(1, "image_shape"));
@@ -254,7 +312,7 @@ Result<void> import_col2im(NodeContext& c) {
   TCC_TRY(auto strides, list("strides", axes, 1));
   TCC_TRY(auto dilations, list("dilations", axes, 1));
   TCC_TRY(auto pads, list("pads", 2 * axes, 0));
-  if (s.size() != 3 || axes < 1 || block.size() != axes || 2 * axes + 2 > static_cast<size_t>(graph::kMaxRank))
+  if (s.size() != 3 || axes < 1 || block.size() != axes || 3 * axes + 2 > static_cast<size_t>(graph::kMaxRank))
     return input_error("input {}, image_shape and block_shape of {} and {} entries do not fit", graph::shape_text(s),
                        axes, block.size());
   std::vector<int64_t> counts;
@@ -276,8 +334,14 @@ Result<void> import_col2im(NodeContext& c) {
   blocks.insert(blocks.end(), block.begin(), block.end());
   blocks.insert(blocks.end(), counts.begin(), counts.end());
   pads.resize(axes);  // those behind an axis are in the number of blocks
-  return c.finish(
-      c.emit(Op::kFold, graph::FoldAttrs{image, strides, dilations, pads}, {c.emit_reshape(c.input(0), blocks)}));
+  const graph::FoldAttrs fold{image, strides, dilations, pads};
+  const Made x = c.emit_reshape(c.input(0), blocks);
+  bool is_apart = false, has_gaps = false;
+  for (size_t i = 0; i < axes; ++i) {
+    is_apart = is_apart || strides[i] > 1;
+    has_gaps = has_gaps || (strides[i] > 1 && dilations[i] > 1);
+  }
+  return c.finish(is_apart && !has_gaps ? fold_phases(c, x, fold, blocks) : c.emit(Op::kFold, fold, {x}));
 }
 
 Result<void> import_center_crop_pad(NodeContext& c) {

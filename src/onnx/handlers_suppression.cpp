@@ -1,12 +1,12 @@
-// NonMaxSuppression. Of boxes that are known when the model is compiled it is computed here. Of others it becomes an
-// order by score (TopK), a pass over the boxes in this order (Suppress), and the places of those that stay (Find):
-// their number is known at run time only.
+// NonMaxSuppression. Of boxes that are known when the model is compiled it is computed here. Of others it becomes the
+// choice of those that stay (Suppress) and their places (Find): their number is known at run time only.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <numeric>
 
+#include "count_masks.h"
 #include "handlers.h"
 
 namespace tcc::onnx {
@@ -91,33 +91,22 @@ Result<void> suppress_at_run_time(NodeContext& c, const Suppression& rule) {
   if (c.input_value(1).elements() == 0 || c.input_value(1).elements() > kMaxTable)
     return refuse(c.input_value(1).elements() == 0 ? Refusal::kNoElements : Refusal::kTooLarge,
                   "{} scores; 1 to {} are supported", c.input_value(1).elements(), kMaxTable);
-  TCC_TRY(const ValueId order, c.emit(Op::kTopK, graph::TopKAttrs{2, count, true}, {c.input(1)}));
-  TCC_TRY(const ValueId sorted, c.emit(Op::kGatherElements, graph::AxisAttrs{2}, {c.input(1), order}));
-  Made counts = c.constant(DType::kBool, s, graph::make_splat(DType::kBool, 1));
-  if (std::isfinite(rule.least_score))
-    counts = c.binary(BinaryFn::kGreater, sorted, c.scalar(c.value(sorted).dtype, rule.least_score));
-  if (!counts) return c.finish(counts);
-  // Without a least score the bools are a constant, and have the counts of the scores.
-  if (c.counts(*counts) == nullptr && c.counts(sorted) != nullptr) c.set_counts(*counts, *c.counts(sorted));
-  TCC_TRY(const ValueId valid, without_counts(c, *counts));
-  TCC_TRY(const ValueId boxes, lower_and_upper(c, c.input(0), rule.centered_box));
-  // Places behind the actual ones are masked: from here on no extent depends on data.
-  TCC_TRY(const ValueId fixed_boxes, c.emit_fixed(Op::kIdentity, graph::NoAttrs{}, {boxes}));
-  TCC_TRY(const ValueId fixed_order, c.emit_fixed(Op::kIdentity, graph::NoAttrs{}, {order}));
-  const Made places = c.emit_reshape(fixed_order, {batches, classes * count, 1});
-  const Made ordered = c.emit_reshape(c.emit(Op::kGatherNd, graph::GatherNdAttrs{1}, {fixed_boxes, places}),
-                                      {batches * classes, count, 4});
-  const Made stay = c.emit(Op::kSuppress, graph::SuppressAttrs{rule.most, shortest_decimal(rule.most_overlap)},
-                           {ordered, c.emit_reshape(valid, {batches * classes, count})});
-  if (!stay) return c.finish(stay);
-  const int64_t room = batches * classes * std::min(rule.most, count);
+  const int64_t most = std::min(rule.most, count), room = batches * classes * most;
   if (room == 0) return c.finish(c.constant(DType::kI64, {0, 3}, graph::make_constant_i64({})));
-  TCC_TRY(const Found found, find_true(c, *stay, room));
+  // Scores behind the actual ones are masked: from here on no extent depends on data.
+  const Made scores = masked(c, c.input(1), 2, counts_of(c, c.input(1))[2], Fill::kLeast);
+  const Made boxes = lower_and_upper(c, c.input(0), rule.centered_box);
+  auto fixed = [&](const Made& x) { return x ? c.emit_fixed(Op::kIdentity, graph::NoAttrs{}, {*x}) : x; };
+  TCC_TRY(const ValueId stay,
+          c.emit(Op::kSuppress, graph::SuppressAttrs{rule.most, shortest_decimal(rule.most_overlap), rule.least_score},
+                 {fixed(boxes), fixed(scores)}));
   auto number = [&](int64_t n) { return c.scalar(DType::kI64, static_cast<double>(n)); };
-  const Made batch = c.arithmetic(Op::kDiv, found.places, number(classes * count));
-  const Made kind = c.binary(BinaryFn::kMod, c.arithmetic(Op::kDiv, found.places, number(count)), number(classes));
-  const Made box = c.emit(Op::kGather, graph::AxisAttrs{0},
-                          {c.emit_reshape(fixed_order, {batches * classes * count}), found.places});
+  TCC_TRY(const ValueId is_box, c.binary(BinaryFn::kGreaterOrEqual, stay, number(0)));
+  TCC_TRY(const Found found, find_true(c, is_box, room));
+  const Made row = c.arithmetic(Op::kDiv, found.places, number(most));
+  const Made batch = c.arithmetic(Op::kDiv, row, number(classes));
+  const Made kind = c.binary(BinaryFn::kMod, row, number(classes));
+  const Made box = c.emit(Op::kGather, graph::AxisAttrs{0}, {c.emit_reshape(stay, {room}), found.places});
   TCC_TRY(const ValueId rows,
           c.emit(Op::kConcat, graph::AxisAttrs{1},
                  {c.emit_reshape(batch, {room, 1}), c.emit_reshape(kind, {room, 1}), c.emit_reshape(box, {room, 1})}));

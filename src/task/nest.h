@@ -102,8 +102,7 @@ class GroupNest {
   ir::Stmt emit_scatter_reduction(const ScatterNest& s, const std::string& name, const Tensor& out);
   // order.cpp
   struct BoxExprs;
-  ir::Stmt suppress_in_turns(const graph::Node& node, const std::string& name, const Tensor& out);
-  ir::Stmt suppress_in_order(const graph::Node& node, const std::string& name, const Tensor& out);
+  class SuppressRow;
   // sort.cpp
   struct RowSort;
   bool sorts_in_order(const graph::TopKAttrs& a, int64_t extent) const;

@@ -1,18 +1,16 @@
 // Loops of TopK, of ArgMax and ArgMin, and of Find and Suppress. TopK: the rank of an element is the number of those
 // before it, and the element of rank r is the r-th. Both are reductions over a row, so that work grows with the square
 // of a row's length and every element is independent. sort.cpp does less work, in order.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
 #include "nest.h"
 #include "scalar_functions.h"
 
 namespace tcc::task {
 
 using namespace ir;
-
-namespace {
-
-constexpr int64_t kSuppressLanes = 16;
-
-}  // namespace
 
 void GroupNest::plan_top_k(const graph::Node& node) {
   add_stage("top_k", node, false, [this, &node](const std::string& name, const Tensor& out) {
@@ -134,7 +132,7 @@ void GroupNest::plan_find(const graph::Node& node) {
   });
 }
 
-// What both loops of Suppress compute of boxes, given as low y, low x, high y and high x.
+// Boxes are given as low y, low x, high y and high x.
 struct GroupNest::BoxExprs {
   using Box = std::array<Expr, 4>;
   Builder& b;
@@ -149,118 +147,206 @@ struct GroupNest::BoxExprs {
   }
 };
 
+// One row of Suppress. Few of many boxes are looked at as a rule, so they are not sorted: the best of those left is
+// searched for, time after time. The best score of each group of elements is kept, which makes a search short:
+//
+//   left = scores, -inf where they do not count;  tops[g] = the best of group g
+//   for k in N:  if kept < wanted:
+//     best = the greatest of tops
+//     if -inf < best:
+//       number = the first element that is the best, in the first group whose top it is
+//       left[number] = -inf;  tops[group] = the best of the group
+//       if no box that stays overlaps box `number`:  stayed[kept] = box;  out[kept] = number;  kept = kept + 1
+//     else:  wanted = 0
+//
+// The corners of the boxes that stay are side by side, and a box is held against vectors of them.
+class GroupNest::SuppressRow {
+ public:
+  SuppressRow(GroupNest& nest, const graph::Node& node, const Tensor& out)
+      : nest_(nest),
+        attrs_(node.as<graph::SuppressAttrs>()),
+        across_(nest.options_.in_order ? LoopKind::kVectorized : LoopKind::kSerial),
+        boxes_(nest.operand(node.inputs[0])),
+        scores_(nest.operand(node.inputs[1])),
+        out_(out),
+        extent_(scores_.shape[2]),
+        most_(out.shape[2]),
+        groups_((extent_ + kGroup - 1) / kGroup),
+        top_vectors_((groups_ + kLanes - 1) / kLanes),
+        stayed_vectors_(std::max<int64_t>((most_ + kLanes - 1) / kLanes, 1)) {
+    left_ = make("left", Type::kF32, groups_ * kGroup);
+    tops_ = make("tops", Type::kF32, top_vectors_ * kLanes);
+    best_ = make("best", Type::kF32, kLanes);
+    place_ = make("place", Type::kI32, kLanes);
+    hidden_ = make("hidden", Type::kBool, kLanes);
+    group_ = make("group", Type::kI64, 1);
+    number_ = make("number", Type::kI64, 1);
+    kept_ = make("kept", Type::kI64, 1);
+    wanted_ = make("wanted", Type::kI64, 1);
+    static constexpr const char* kStayed[] = {"low_y", "low_x", "high_y", "high_x", "areas"};
+    for (size_t i = 0; i < stayed_.size(); ++i) stayed_[i] = make(kStayed[i], Type::kF32, stayed_vectors_ * kLanes);
+  }
+
+  Stmt emit(const Exprs& row) {
+    row_ = row;
+    const Stmt pick = seq(
+        {search_top(), b().if_then(b().lt(none(), load(best_, zero())), seq({take(), keep()}), set(wanted_, zero()))});
+    const Stmt steps = loop("k", extent_, [&](Expr) { return b().if_then(b().lt(get(kept_), get(wanted_)), pick); });
+    const Stmt no_number = loop("j", most_, [&](Expr j) { return store(out_, j, b().integer(-1)); });
+    return seq({start(), no_number, set(kept_, zero()), set(wanted_, b().integer(most_)), steps});
+  }
+
+ private:
+  static constexpr int64_t kLanes = 16, kGroup = 4 * kLanes;
+
+  Builder& b() { return nest_.b(); }
+  Tensor make(const char* hint, Type type, int64_t count) {
+    return nest_.computing(type, [&] { return nest_.make_temp(hint, {out_.shape[0], out_.shape[1], count}); });
+  }
+  Expr zero() { return b().integer(0); }
+  Expr none() { return b().real(-HUGE_VAL, Type::kF32); }
+  Expr load(const Tensor& t, Expr i) { return nest_.row_load(t, row_, i); }
+  Stmt store(const Tensor& t, Expr i, Expr x) { return nest_.row_store(t, row_, i, x); }
+  Expr get(const Tensor& t) { return load(t, zero()); }
+  Stmt set(const Tensor& t, Expr x) { return store(t, zero(), x); }
+  Stmt seq(std::vector<Stmt> all) { return b().seq(all); }
+  template <class Body>
+  Stmt loop(const char* name, int64_t extent, Body body, LoopKind kind = LoopKind::kSerial) {
+    const Id id = nest_.kernel_.new_id(name);
+    return b().loop(id, b().integer(extent), body(b().var(id)), kind);
+  }
+  template <class Body>
+  Stmt each_lane(Body body, int64_t lanes = kLanes) {
+    return loop("lane", lanes, body, across_);
+  }
+  static Expr at_vector(Builder& b, Expr vector, Expr lane) { return b.add(b.scale(vector, kLanes), lane); }
+  // t[0] = the combination of all lanes of t.
+  template <class Combine>
+  Stmt fold(const Tensor& t, Combine combine) {
+    std::vector<Stmt> steps;
+    for (int64_t half = kLanes / 2; half > 1; half /= 2)
+      steps.push_back(each_lane(
+          [&](Expr lane) { return store(t, lane, combine(load(t, lane), load(t, b().offset(lane, half)))); }, half));
+    steps.push_back(set(t, combine(get(t), load(t, b().integer(1)))));
+    return b().seq(steps);
+  }
+  Expr greater(Expr x, Expr y) { return b().max(x, y); }
+
+  // tops[group] = the best of the group.
+  Stmt find_top(Expr group) {
+    const Stmt vectors = each_lane([&](Expr lane) {
+      const Expr first = b().add(b().scale(group, kGroup), lane);
+      Expr top = load(left_, first);
+      for (int64_t i = kLanes; i < kGroup; i += kLanes) top = greater(top, load(left_, b().offset(first, i)));
+      return store(best_, lane, top);
+    });
+    return seq({vectors, fold(best_, [&](Expr x, Expr y) { return greater(x, y); }), store(tops_, group, get(best_))});
+  }
+
+  Stmt start() {
+    const Stmt no_tops = loop("vector", top_vectors_, [&](Expr v) {
+      return each_lane([&](Expr lane) { return store(tops_, at_vector(b(), v, lane), none()); });
+    });
+    const Stmt groups = loop("group", groups_, [&](Expr group) {
+      const Stmt scores = each_lane(
+          [&](Expr lane) {
+            const Expr i = b().add(b().scale(group, kGroup), lane);
+            const Expr is_inside = extent_ % kGroup == 0 ? nullptr : b().lt(i, b().integer(extent_));
+            const Expr x = nest_.read(scores_, {row_[0], row_[1], i}, is_inside, -HUGE_VAL);
+            return store(left_, i, b().select(b().lt(b().real(attrs_.least_score, Type::kF32), x), x, none()));
+          },
+          kGroup);
+      return seq({scores, find_top(group)});
+    });
+    // Boxes without an area overlap nothing.
+    const Stmt no_boxes = loop("vector", stayed_vectors_, [&](Expr v) {
+      return each_lane([&](Expr lane) {
+        std::vector<Stmt> stores;
+        for (const Tensor& t : stayed_) stores.push_back(store(t, at_vector(b(), v, lane), b().real(0, Type::kF32)));
+        return b().seq(stores);
+      });
+    });
+    return seq({no_tops, groups, no_boxes});
+  }
+
+  // best[0] = the best score of those left.
+  Stmt search_top() {
+    const Stmt tops = loop("vector", top_vectors_, [&](Expr v) {
+      return each_lane([&](Expr lane) {
+        return store(best_, lane, greater(load(best_, lane), load(tops_, at_vector(b(), v, lane))));
+      });
+    });
+    return seq({each_lane([&](Expr lane) { return store(best_, lane, none()); }), tops,
+                fold(best_, [&](Expr x, Expr y) { return greater(x, y); })});
+  }
+
+  // place[0] = the first of `vectors` vectors' elements that is best[0].
+  template <class Element>
+  Stmt find_best(int64_t vectors, Element element) {
+    const Expr behind = b().integer(vectors * kLanes, Type::kI32);
+    const Stmt search = loop("vector", vectors, [&](Expr v) {
+      return each_lane([&](Expr lane) {
+        const Expr i = at_vector(b(), v, lane);
+        const Expr here = b().select(b().eq(element(i), get(best_)), b().cast(i, Type::kI32), behind);
+        return store(place_, lane, b().min(load(place_, lane), here));
+      });
+    });
+    return seq({each_lane([&](Expr lane) { return store(place_, lane, behind); }), search,
+                fold(place_, [&](Expr x, Expr y) { return b().min(x, y); })});
+  }
+
+  // number = the first element whose score is best[0], which is left no more.
+  Stmt take() {
+    const Expr place = b().cast(get(place_), Type::kI64), first = b().scale(get(group_), kGroup);
+    return seq({find_best(top_vectors_, [&](Expr i) { return load(tops_, i); }), set(group_, place),
+                find_best(kGroup / kLanes, [&](Expr i) { return load(left_, b().add(first, i)); }),
+                set(number_, b().add(first, place)), store(left_, get(number_), none()), find_top(get(group_))});
+  }
+
+  // Keeps box `number` where it is to stay.
+  Stmt keep() {
+    const BoxExprs box{b(), attrs_.most_overlap};
+    BoxExprs::Box own, other;
+    for (size_t c = 0; c < 4; ++c)
+      own[c] =
+          b().load(*boxes_.buffer, std::array<Expr, 3>{row_[0], get(number_), b().integer(static_cast<int64_t>(c))});
+    const Stmt compare = loop("vector", stayed_vectors_, [&](Expr v) {
+      return b().if_then(b().lt(b().scale(v, kLanes), get(kept_)), each_lane([&](Expr lane) {
+                           const Expr j = at_vector(b(), v, lane);
+                           for (size_t c = 0; c < 4; ++c) other[c] = load(stayed_[c], j);
+                           const Expr overlaps = nest_.computing(Type::kF32, [&] {
+                             return box.overlaps(other, load(stayed_[4], j), own, box.area(own));
+                           });
+                           return store(hidden_, lane, b().logical_or(load(hidden_, lane), overlaps));
+                         }));
+    });
+    std::vector<Stmt> stay;
+    for (size_t c = 0; c < 4; ++c) stay.push_back(store(stayed_[c], get(kept_), own[c]));
+    stay.push_back(store(stayed_[4], get(kept_), box.area(own)));
+    stay.push_back(store(out_, get(kept_), get(number_)));
+    stay.push_back(set(kept_, b().offset(get(kept_), 1)));
+    return seq({each_lane([&](Expr lane) { return store(hidden_, lane, b().boolean(false)); }), compare,
+                fold(hidden_, [&](Expr x, Expr y) { return b().logical_or(x, y); }),
+                b().if_then(b().logical_not(get(hidden_)), b().seq(stay))});
+  }
+
+  GroupNest& nest_;
+  const graph::SuppressAttrs& attrs_;
+  const LoopKind across_;  // vectors where loops run in order; elsewhere a thread has a row
+  const Tensor boxes_, scores_, out_;
+  const int64_t extent_, most_, groups_, top_vectors_, stayed_vectors_;
+  Tensor left_, tops_, best_, place_, hidden_, group_, number_, kept_, wanted_;
+  std::array<Tensor, 5> stayed_;
+  Exprs row_;
+};
+
 void GroupNest::plan_suppress(const graph::Node& node) {
   add_stage("suppress", node, false, [this, &node](const std::string& name, const Tensor& out) {
-    return options_.in_order ? suppress_in_order(node, name, out) : suppress_in_turns(node, name, out);
-  });
-}
-
-// A box that stays hides those behind it that it overlaps. Rows are independent, and only boxes that stay look at
-// others: work grows with their number times the length of a row.
-Stmt GroupNest::suppress_in_turns(const graph::Node& node, const std::string& name, const Tensor& out) {
-  const auto& a = node.as<graph::SuppressAttrs>();
-  const Tensor boxes = operand(node.inputs[0]), counts = operand(node.inputs[1]);
-  const int64_t rows = out.shape[0], extent = out.shape[1];
-  const BoxExprs box{b(), a.most_overlap};
-  const Tensor hidden = computing(Type::kBool, [&] { return make_temp("hidden", {rows, extent}); });
-  const Tensor kept = computing(Type::kI64, [&] { return make_temp("kept", {rows}); });
-  const Stmt show = map_nest("show", axes_of(hidden.shape), hidden, [&](const Exprs&) { return b().boolean(false); });
-  const Stmt start = map_nest("start", axes_of(kept.shape), kept, [&](const Exprs&) { return b().integer(0); });
-  const Id row_loop = kernel_.new_id("i0"), loop = kernel_.new_id("k"), other_loop = kernel_.new_id("j");
-  const Id row_iter = kernel_.new_id("v0"), iter = kernel_.new_id("vk");
-  const Expr row = b().var(row_iter), i = b().var(iter), j = b().var(other_loop);
-  auto load_box = [&](Expr number) {
-    BoxExprs::Box x;
-    for (int64_t c = 0; c < 4; ++c)
-      x[static_cast<size_t>(c)] = b().load(*boxes.buffer, std::array<Expr, 3>{row, number, b().integer(c)});
-    return x;
-  };
-  const std::array<Expr, 2> own{row, i}, other{row, j};
-  const Expr number = b().load(*kept.buffer, std::array<Expr, 1>{row});
-  const Expr stays =
-      b().logical_and(b().logical_and(b().load(*counts.buffer, own), b().logical_not(b().load(*hidden.buffer, own))),
-                      b().lt(number, b().integer(a.most)));
-  const BoxExprs::Box x = load_box(i), y = load_box(j);
-  const Expr overlaps = box.overlaps(x, box.area(x), y, box.area(y));
-  const Stmt hide = b().store(hidden.buffer->id, other, b().logical_or(b().load(*hidden.buffer, other), overlaps));
-  const Stmt count = b().store(kept.buffer->id, std::array<Expr, 1>{row}, b().add(number, b().integer(1)));
-  const Stmt then = b().if_then(
-      b().load(*out.buffer, own),
-      b().seq(std::array<Stmt, 2>{count, b().loop(other_loop, b().integer(extent), b().if_then(b().lt(i, j), hide))}));
-  const std::array<Iter, 2> iters{Iter{row_iter, IterKind::kSpatial, b().integer(rows), b().var(row_loop)},
-                                  Iter{iter, IterKind::kCarried, b().integer(extent), b().var(loop)}};
-  const Stmt nest = b().block(kernel_.new_id(name.c_str()), iters,
-                              b().seq(std::array<Stmt, 2>{b().store(out.buffer->id, own, stays), then}));
-  return b().seq(std::array<Stmt, 3>{show, start,
-                                     b().loop(row_loop, b().integer(rows), b().loop(loop, b().integer(extent), nest))});
-}
-
-// The corners of the boxes that stay are side by side. A box is held against vectors of them, and once all are found
-// that are wanted no box is looked at.
-Stmt GroupNest::suppress_in_order(const graph::Node& node, const std::string& name, const Tensor& out) {
-  const auto& a = node.as<graph::SuppressAttrs>();
-  const Tensor boxes = operand(node.inputs[0]), counts = operand(node.inputs[1]);
-  const int64_t extent = out.shape[1], most = std::min(a.most, extent), lanes = kSuppressLanes;
-  const int64_t groups = std::max<int64_t>((most + lanes - 1) / lanes, 1);
-  const BoxExprs box{b(), a.most_overlap};
-  auto make = [&](const char* hint, Type type, int64_t count) {
-    return computing(type, [&] { return make_temp(hint, {out.shape[0], count}); });
-  };
-  const std::array<Tensor, 5> stayed{
-      make("low_y", Type::kF32, groups * lanes), make("low_x", Type::kF32, groups * lanes),
-      make("high_y", Type::kF32, groups * lanes), make("high_x", Type::kF32, groups * lanes),
-      make("areas", Type::kF32, groups * lanes)};
-  const Tensor hidden = make("hidden", Type::kBool, lanes), kept = make("kept", Type::kI64, 1);
-  const Expr zero = b().integer(0);
-  return ordered_nest(name, {{"i0", out.shape[0]}}, [&](const Exprs& row) {
-    auto each_lane = [&](LoopKind kind, auto&& body) {
-      const Id lane = kernel_.new_id("lane");
-      return b().loop(lane, b().integer(lanes), body(b().var(lane)), kind);
-    };
-    const Id clear_loop = kernel_.new_id("group"), loop = kernel_.new_id("k"), group_loop = kernel_.new_id("group");
-    const Expr i = b().var(loop), number = row_load(kept, row, zero);
-    // Boxes without an area overlap nothing.
-    const Stmt clear =
-        b().loop(clear_loop, b().integer(groups), each_lane(LoopKind::kVectorized, [&](Expr lane) {
-                   std::vector<Stmt> stores;
-                   for (const Tensor& t : stayed)
-                     stores.push_back(row_store(t, row, b().add(b().scale(b().var(clear_loop), lanes), lane),
-                                                b().real(0, Type::kF32)));
-                   return b().seq(stores);
-                 }));
-    BoxExprs::Box own, other;
-    auto at = [&](Expr c) { return std::array<Expr, 3>{row[0], i, c}; };
-    for (size_t c = 0; c < 4; ++c) own[c] = b().load(*boxes.buffer, at(b().integer(static_cast<int64_t>(c))));
-    const Stmt compare = each_lane(LoopKind::kVectorized, [&](Expr lane) {
-      const Expr j = b().add(b().scale(b().var(group_loop), lanes), lane);
-      for (size_t c = 0; c < 4; ++c) other[c] = row_load(stayed[c], row, j);
-      return row_store(hidden, row, lane, b().logical_or(row_load(hidden, row, lane), computing(Type::kF32, [&] {
-                                                           return box.overlaps(other, row_load(stayed[4], row, j), own,
-                                                                               box.area(own));
-                                                         })));
+    return computing(Type::kF32, [&] {
+      SuppressRow suppress(*this, node, out);
+      return ordered_nest(name, {{"i0", out.shape[0]}, {"i1", out.shape[1]}},
+                          [&](const Exprs& row) { return suppress.emit(row); });
     });
-    const std::array<Expr, 2> to{row[0], i};
-    const Expr out_of_sight = row_load(hidden, row, zero);
-    std::vector<Stmt> keep;
-    for (size_t c = 0; c < 4; ++c) keep.push_back(row_store(stayed[c], row, number, own[c]));
-    keep.push_back(row_store(stayed[4], row, number, box.area(own)));
-    keep.push_back(b().store(out.buffer->id, to, b().boolean(true)));
-    keep.push_back(row_store(kept, row, zero, b().offset(number, 1)));
-    const std::array<Stmt, 4> look{
-        each_lane(LoopKind::kVectorized, [&](Expr lane) { return row_store(hidden, row, lane, b().boolean(false)); }),
-        b().loop(group_loop, b().integer(groups),
-                 b().if_then(b().lt(b().scale(b().var(group_loop), lanes), number), compare)),
-        each_lane(LoopKind::kSerial,
-                  [&](Expr lane) {
-                    return row_store(hidden, row, zero,
-                                     b().logical_or(row_load(hidden, row, zero), row_load(hidden, row, lane)));
-                  }),
-        b().if_then(b().logical_not(out_of_sight), b().seq(keep))};
-    const Expr wanted = b().logical_and(b().load(*counts.buffer, to), b().lt(number, b().integer(most)));
-    const std::array<Stmt, 2> step{b().store(out.buffer->id, to, b().boolean(false)),
-                                   b().if_then(wanted, b().seq(look))};
-    return b().seq(std::array<Stmt, 3>{clear, row_store(kept, row, zero, zero),
-                                       b().loop(loop, b().integer(extent), b().seq(step))});
   });
 }
 

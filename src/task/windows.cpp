@@ -165,64 +165,32 @@ Stmt GroupNest::emit_conv(const ConvNest& c, const std::string& name, const Tens
   return reduce_nest(name, axes_of(out.shape), reduce, ReducerKind::kSum, out, nullptr, term);
 }
 
-namespace {
-
-// One axis of an image that blocks are put together to. An element at position p, the pad counted, is element o of
-// block n where n * stride + o * dilation = p. Where a block has no gaps these are o = p % stride + j * stride and
-// n = p / stride - j for j from 0 on; else each o is tried.
-struct FoldAxis {
-  int64_t image, block, blocks, stride, dilation, pad;
-
-  bool tries_all() const { return stride == 1 || dilation > 1; }
-  int64_t terms() const { return tries_all() ? block : (block + stride - 1) / stride; }
-  // Positions from the block of one term to that of the next.
-  int64_t step() const { return tries_all() ? dilation : stride; }
-  int64_t most_offset() const { return tries_all() ? block - 1 : terms() * stride - 1; }
-};
-
-struct FoldTerm {
-  Expr offset, number, is_whole;  // is_whole: the number of a block is an integer
-};
-
-FoldTerm fold_term(Builder& b, const FoldAxis& a, Expr at, Expr term) {
-  const Expr place = b.offset(at, a.pad), stride = b.integer(a.stride);
-  if (!a.tries_all())
-    return {b.add(b.floor_mod(place, stride), b.scale(term, a.stride)), b.sub(b.floor_div(place, stride), term),
-            b.boolean(true)};
-  const Expr first = b.sub(place, b.scale(term, a.dilation));
-  return {term, b.floor_div(first, stride), b.eq(b.floor_mod(first, stride), b.integer(0))};
-}
-
-}  // namespace
-
-// Each element of the image sums those of the blocks that belong to it.
+// Each element of the image sums those of the blocks that belong to it: along an axis all offsets o for which p - o *
+// dilation, p the position with the pad in front, is a number of blocks times the stride.
 void GroupNest::plan_fold(const graph::Node& node) {
   static constexpr const char* kNames[] = {"k0", "k1", "k2", "k3", "k4", "k5", "k6"};
   const auto& a = node.as<graph::FoldAttrs>();
+  const size_t axes = a.image.size();
   const graph::Shape& from = value(node.inputs[0]).shape;
-  std::vector<FoldAxis> axes;
-  std::vector<NestAxis> terms;
-  for (size_t i = 0; i < a.image.size(); ++i) {
-    axes.push_back({a.image[i], from[2 + i], from[2 + a.image.size() + i], a.strides[i], a.dilations[i], a.pads[i]});
-    terms.push_back({kNames[i], axes[i].terms()});
-  }
+  std::vector<NestAxis> offsets;
+  for (size_t i = 0; i < axes; ++i) offsets.push_back({kNames[i], from[2 + i]});
   add_stage("fold", node, true, [=, this, &node](const std::string& name, const Tensor& out) {
-    return reduce_nest(name, axes_of(out.shape), terms, ReducerKind::kSum, out, nullptr,
-                       [&](const Exprs& at, const Exprs& over) {
-                         Exprs x{at[0], at[1]}, numbers;
-                         Expr predicate = nullptr;
-                         for (size_t i = 0; i < axes.size(); ++i) {
-                           const FoldAxis& f = axes[i];
-                           const FoldTerm term = fold_term(b(), f, at[2 + i], over[i]);
-                           const int64_t low = f.pad - (f.terms() - 1) * f.step(), high = f.pad + f.image - 1;
-                           for (Expr e : {term.is_whole, inside(term.offset, 0, f.most_offset(), f.block),
-                                          inside(term.number, low, high / f.stride, f.blocks)})
-                             predicate = b().logical_and(predicate, e);
-                           x.push_back(term.offset), numbers.push_back(term.number);
-                         }
-                         x.insert(x.end(), numbers.begin(), numbers.end());
-                         return read(operand(node.inputs[0]), x, predicate, 0);
-                       });
+    return reduce_nest(
+        name, axes_of(out.shape), offsets, ReducerKind::kSum, out, nullptr, [&](const Exprs& at, const Exprs& over) {
+          Exprs x{at[0], at[1]};
+          x.insert(x.end(), over.begin(), over.end());
+          Expr predicate = nullptr;
+          for (size_t i = 0; i < axes; ++i) {
+            const Expr first = b().sub(b().offset(at[2 + i], a.pads[i]), b().scale(over[i], a.dilations[i]));
+            const Expr stride = b().integer(a.strides[i]);
+            if (a.strides[i] > 1)
+              predicate = b().logical_and(predicate, b().eq(b().floor_mod(first, stride), b().integer(0)));
+            x.push_back(b().floor_div(first, stride));
+            const int64_t low = a.pads[i] - (from[2 + i] - 1) * a.dilations[i], high = a.pads[i] + a.image[i] - 1;
+            predicate = b().logical_and(predicate, inside(x.back(), low, high / a.strides[i], from[2 + axes + i]));
+          }
+          return read(operand(node.inputs[0]), x, predicate, 0);
+        });
   });
 }
 

@@ -464,6 +464,7 @@ class GraphMaker {
     const Shape s = value(x->id).shape;
     const int64_t axis = rng_.below(std::ssize(s));
     if (chance(4)) return positions();
+    if (chance(6)) return boxes();
     if (chance(2))
       add(Op::kArg, graph::ArgAttrs{axis, chance(2), chance(2)}, {x->id}, true);
     else
@@ -474,14 +475,20 @@ class GraphMaker {
     const auto x = some([&](Known k) { return k.exact && value(k.id).dtype == DType::kBool; });
     if (!x) return;
     const int64_t elements = value(x->id).elements();
-    const bool boxes = chance(2);
-    const Shape flat = boxes ? Shape{1, elements} : Shape{elements};
-    const auto line = g_.add_node(Op::kReshape, graph::ReshapeAttrs{flat}, {x->id}, "line");
-    if (!line) return;
-    if (!boxes) return void(add(Op::kFind, graph::FindAttrs{between(1, elements)}, {*line}, true));
-    const ValueId corners = constant(DType::kF32, {1, elements, 4}, 0, 4);
+    const auto line = g_.add_node(Op::kReshape, graph::ReshapeAttrs{{elements}}, {x->id}, "line");
+    if (line) add(Op::kFind, graph::FindAttrs{between(1, elements)}, {*line}, true);
+  }
+  void boxes() {
+    const auto x = some([&](Known k) { return k.exact && value(k.id).dtype == DType::kF32; });
+    if (!x || value(x->id).elements() == 0) return;
+    const int64_t elements = value(x->id).elements(), classes = elements % 2 == 0 ? 2 : 1;
+    const auto scores =
+        g_.add_node(Op::kReshape, graph::ReshapeAttrs{{1, classes, elements / classes}}, {x->id}, "rows");
+    if (!scores) return;
+    const ValueId corners = constant(DType::kF32, {1, elements / classes, 4}, 0, 4);
     const double overlap = 0.25 * static_cast<double>(between(0, 3));
-    add(Op::kSuppress, graph::SuppressAttrs{between(1, elements), overlap}, {corners, *line}, true);
+    add(Op::kSuppress, graph::SuppressAttrs{between(1, elements), overlap, chance(2) ? 0.5 : -HUGE_VAL},
+        {corners, *scores}, true);
   }
   void cast() {
     static constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kI32, DType::kI64, DType::kBool,

@@ -93,7 +93,7 @@ struct AttributePrinter {
   }
   std::string operator()(const FindAttrs& a) const { return fmt::format("extent={}", a.extent); }
   std::string operator()(const SuppressAttrs& a) const {
-    return fmt::format("most={} most_overlap={}", a.most, a.most_overlap);
+    return fmt::format("most={} most_overlap={} least_score={}", a.most, a.most_overlap, a.least_score);
   }
   std::string operator()(const LayerNormAttrs& a) const { return fmt::format("axis={} epsilon={}", a.axis, a.epsilon); }
 };

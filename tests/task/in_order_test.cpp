@@ -67,21 +67,22 @@ TEST_CASE("sorted in order: all types of elements") {
 }
 
 TEST_CASE("boxes that stay are the same in order") {
-  for (int64_t count : {5, 16, 37}) {
-    Doubles corners = scattered(2 * count * 4, 20, false), counts = scattered(2 * count, 5, false);
+  // More than a group of elements, and more groups than a vector has lanes.
+  for (int64_t count : {5, 16, 37, 130, 1100}) {
+    Doubles corners = scattered(2 * count * 4, 20, false);
+    const Doubles scores = scattered(4 * count, 30, false);
     for (size_t i = 0; i < corners.size(); i += 4)  // some boxes are empty or turned inside out
       for (size_t c = 0; c < 2; ++c) corners[i + c + 2] += corners[i + c] / 2;
-    for (double& c : counts) c = c > 0 ? 1 : 0;
     for (double overlap : {0.0, 0.3, 0.7})
-      for (int64_t most : {int64_t{0}, int64_t{3}, count}) {
+      for (int64_t most : {int64_t{1}, int64_t{3}, std::min<int64_t>(count, 90)}) {
         Doubles kept[2];
         for (bool in_order : {false, true}) {
           Model m;
           m.options.in_order = in_order;
-          kept[in_order ? 1 : 0] =
-              m.check(m.node(Op::kSuppress, graph::SuppressAttrs{most, overlap},
-                             {m.input(DType::kF32, {2, count, 4}, corners), m.input(DType::kBool, {2, count}, counts)}),
-                      0);
+          kept[in_order ? 1 : 0] = m.check(
+              m.node(Op::kSuppress, graph::SuppressAttrs{most, overlap, 4},
+                     {m.input(DType::kF32, {2, count, 4}, corners), m.input(DType::kF32, {2, 2, count}, scores)}),
+              0);
         }
         CHECK(kept[0] == kept[1]);
       }

@@ -1,5 +1,6 @@
 // Operators that place, order, sum up and sample elements; extrema with NaN; products of integers.
 #include "task/one_group.h"
+#include "tcc/support/rng.h"
 
 using namespace tcc;
 using namespace tcc::task_test;
@@ -153,24 +154,24 @@ TEST_CASE("positions of true elements: as many as there is room for, zeros behin
 }
 
 TEST_CASE("boxes stay that hide no better one: rows are independent, and a row keeps a number of them at most") {
-  auto kept = [](int64_t most, double overlap, const Doubles& counts) {
+  auto kept = [](int64_t most, double overlap, double least, const Doubles& scores) {
     Model m;
-    // Two boxes of which a third is common, one apart, one equal to the first; then the same, the first two exchanged.
+    // Two boxes of which a third is common, one apart, one equal to the first.
     const Doubles first{0, 0, 2, 2}, second{0, 1, 2, 3}, apart{5, 5, 6, 6};
     Doubles boxes;
-    for (const Doubles& box : {first, second, apart, first, second, first, apart, first})
-      boxes.insert(boxes.end(), box.begin(), box.end());
-    return m.check(m.node(Op::kSuppress, graph::SuppressAttrs{most, overlap},
-                          {m.input(DType::kF32, {2, 4, 4}, boxes), m.input(DType::kBool, {2, 4}, counts)}),
+    for (const Doubles& box : {first, second, apart, first}) boxes.insert(boxes.end(), box.begin(), box.end());
+    return m.check(m.node(Op::kSuppress, graph::SuppressAttrs{most, overlap, least},
+                          {m.input(DType::kF32, {1, 4, 4}, boxes), m.input(DType::kF32, {1, 2, 4}, scores)}),
                    0);
   };
-  const Doubles all(8, 1);
-  CHECK(kept(4, 0.3, all) == Doubles{1, 0, 1, 0, 1, 0, 1, 0});
-  CHECK(kept(4, 0.5, all) == Doubles{1, 1, 1, 0, 1, 1, 1, 0});
-  CHECK(kept(4, 1.0, all) == Doubles{1, 1, 1, 1, 1, 1, 1, 1});
-  CHECK(kept(1, 0.5, all) == Doubles{1, 0, 0, 0, 1, 0, 0, 0});
-  CHECK(kept(0, 0.5, all) == Doubles(8, 0));
-  CHECK(kept(4, 0.3, {0, 1, 1, 1, 0, 0, 0, 1}) == Doubles{0, 1, 1, 0, 0, 0, 0, 1});
+  const Doubles scores{9, 8, 7, 6, 1, 3, 2, 3};
+  CHECK(kept(4, 0.3, -HUGE_VAL, scores) == Doubles{0, 2, -1, -1, 1, 2, -1, -1});
+  CHECK(kept(4, 0.5, -HUGE_VAL, scores) == Doubles{0, 1, 2, -1, 1, 3, 2, -1});
+  CHECK(kept(9, 1.0, -HUGE_VAL, scores) == Doubles{0, 1, 2, 3, 1, 3, 2, 0});
+  CHECK(kept(1, 0.5, -HUGE_VAL, scores) == Doubles{0, 1});
+  CHECK(kept(4, 1.0, 2, scores) == Doubles{0, 1, 2, 3, 1, 3, -1, -1});
+  CHECK(kept(2, 1.0, 3, scores) == Doubles{0, 1, -1, -1});
+  CHECK(kept(3, 1.0, -HUGE_VAL, {NAN, -INFINITY, INFINITY, 0, NAN, NAN, NAN, NAN}) == Doubles{2, 3, -1, -1, -1, -1});
 }
 
 TEST_CASE("the position of the greatest or the least element: the first or the last of several, NaN before all") {

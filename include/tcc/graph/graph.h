@@ -166,12 +166,13 @@ struct ArgAttrs {
 struct FindAttrs {
   int64_t extent = 0;
 };
-// Which boxes of a row stay, best first: each that overlaps none that stays before it by more than `most_overlap`, as a
-// share of the area of both. Inputs: boxes (f32, R,N,4: y and x of the lower corner, y and x of the upper one) in the
-// order of their scores, and which of them count (bool, R,N). At most `most` of a row stay. The result is bool, R,N.
+// Which boxes of a row stay, the best first: each that overlaps none that stays before it by more than `most_overlap`,
+// as a share of the area of both. Inputs: boxes (f32, B,N,4: y and x of the lower corner, y and x of the upper one) and
+// their scores (f32, B,C,N). Scores above `least_score` count; of equal ones the first comes first. The result is i64,
+// B,C,K for the first `most` boxes or all, whichever are fewer: their numbers, and -1 behind the last.
 struct SuppressAttrs {
   int64_t most = 0;
-  double most_overlap = 0;
+  double most_overlap = 0, least_score = -HUGE_VAL;
 };
 
 using Attributes =

@@ -85,22 +85,24 @@ void Runner::find() {
 
 Result<TensorType> Typing::suppress() const {
   const auto& a = node_.as<SuppressAttrs>();
-  const Shape &boxes = shape(0), &counts = shape(1);
-  if (in(0).dtype != DType::kF32 || in(1).dtype != DType::kBool || boxes.size() != 3 || boxes[2] != 4 ||
-      counts != Shape{boxes[0], boxes[1]})
-    return input_error("needs boxes f32 RxNx4 and bool RxN, got {} {} and {} {}", dtype_name(in(0).dtype),
-                       shape_text(boxes), dtype_name(in(1).dtype), shape_text(counts));
-  if (a.most < 0 || !(a.most_overlap >= 0 && a.most_overlap <= 1))
-    return input_error("at most {} boxes that share {} of their area", a.most, a.most_overlap);
-  return TensorType{DType::kBool, counts};
+  const Shape &boxes = shape(0), &scores = shape(1);
+  if (in(0).dtype != DType::kF32 || in(1).dtype != DType::kF32 || boxes.size() != 3 || boxes[2] != 4 ||
+      scores.size() != 3 || scores[0] != boxes[0] || scores[2] != boxes[1])
+    return input_error("needs boxes f32 BxNx4 and scores f32 BxCxN, got {} {} and {} {}", dtype_name(in(0).dtype),
+                       shape_text(boxes), dtype_name(in(1).dtype), shape_text(scores));
+  if (a.most < 0 || !(a.most_overlap >= 0 && a.most_overlap <= 1) || std::isnan(a.least_score))
+    return input_error("at most {} boxes above {} that share {} of their area", a.most, a.least_score, a.most_overlap);
+  return TensorType{DType::kI64, {scores[0], scores[1], std::min(a.most, scores[2])}};
 }
 
 void Runner::suppress() {
   const auto& a = node_.as<SuppressAttrs>();
-  const int64_t rows = out_.shape[0], extent = out_.shape[1];
+  const int64_t classes = in(1).shape[1], extent = in(1).shape[2], rows = in(1).shape[0] * classes;
+  const int64_t most = out_.shape[2];
+  std::vector<int64_t> order, kept;
   for (int64_t row = 0; row < rows; ++row) {
     auto box = [&](int64_t i, int64_t corner) {
-      return in(0).data[static_cast<size_t>((row * extent + i) * 4 + corner)];
+      return in(0).data[static_cast<size_t>((row / classes * extent + i) * 4 + corner)];
     };
     auto area = [&](int64_t i) { return (box(i, 2) - box(i, 0)) * (box(i, 3) - box(i, 1)); };
     auto hides = [&](int64_t i, int64_t j) {
@@ -109,14 +111,17 @@ void Runner::suppress() {
       if (!(height > 0 && width > 0)) return false;
       return height * width / (area(i) + area(j) - height * width) > a.most_overlap;
     };
-    std::vector<int64_t> kept;
-    for (int64_t i = 0; i < extent; ++i) {
-      const auto at = static_cast<size_t>(row * extent + i);
-      const bool stays = in(1).data[at] != 0 && std::ssize(kept) < a.most &&
-                         std::none_of(kept.begin(), kept.end(), [&](int64_t k) { return hides(k, i); });
-      out_.data[at] = stays ? 1 : 0;
-      if (stays) kept.push_back(i);
+    auto score = [&](int64_t i) { return in(1).data[static_cast<size_t>(row * extent + i)]; };
+    order.clear(), kept.clear();
+    for (int64_t i = 0; i < extent; ++i)
+      if (score(i) > a.least_score) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return score(i) > score(j); });
+    for (int64_t i : order) {
+      if (std::ssize(kept) == most) break;
+      if (std::none_of(kept.begin(), kept.end(), [&](int64_t k) { return hides(k, i); })) kept.push_back(i);
     }
+    kept.resize(static_cast<size_t>(most), -1);
+    std::copy(kept.begin(), kept.end(), out_.data.begin() + static_cast<std::ptrdiff_t>(row * most));
   }
 }
 
