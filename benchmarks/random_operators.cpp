@@ -364,8 +364,8 @@ RandomOperator rearranged(Draw& d, const std::string& family, const std::string&
     const std::string x = d.input(shape);
     const int64_t axis = d.between(0, 3);
     d.attribute("axis", axis);
-    return d.finish(family, op,
-                    {x, d.numbers({d.between(1, std::min<int64_t>(16, shape[static_cast<size_t>(axis)]))})});
+    const std::string k = d.numbers({d.between(1, std::min<int64_t>(16, shape[static_cast<size_t>(axis)]))});
+    return d.finish_typed(family, op, {x, k}, {DType::kF32, DType::kI64});
   }
   if (op == "ScatterElements") {
     const std::string x = d.input(shape), i = d.indices(shape, shape[0]);

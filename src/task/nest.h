@@ -105,7 +105,9 @@ class GroupNest {
   class SuppressRow;
   // sort.cpp
   struct RowSort;
-  bool sorts_in_order(const graph::TopKAttrs& a, int64_t extent) const;
+  bool sorts_in_order(const graph::TopKAttrs& a, const graph::Shape& shape) const;
+  bool sorts_in_lanes(const graph::TopKAttrs& a, const graph::Shape& shape) const;
+  ir::Stmt emit_in_lanes(const graph::Node& node, const std::string& name, const Tensor& out);
   ir::Stmt emit_in_order(const graph::Node& node, const std::string& name, const Tensor& out);
   ir::Stmt emit_sorted(const graph::Node& node, const std::string& name, const Tensor& out);
   ir::Stmt emit_selected(const graph::Node& node, const std::string& name, const Tensor& out);
@@ -116,7 +118,7 @@ class GroupNest {
   ir::Stmt fill_row(const RowSort& s, ir::Expr filled, int64_t least, ir::Expr pad, bool numbers);
   ir::Stmt merge_pass(const RowSort& s, int64_t pass, ir::Expr filled, bool numbered);
   // Element i of the row that TopK reads, as a number that `<` compares.
-  ir::Expr sort_key(const graph::Node& node, Exprs row, ir::Expr i);
+  ir::Expr sort_key(const graph::Node& node, Exprs row, ir::Expr i, ir::Expr predicate = nullptr);
   // Does an element p come before an element q behind it?
   ir::Expr comes_before(const graph::TopKAttrs& a, ir::Expr p, ir::Expr q);
   ir::Expr row_load(const Tensor& t, Exprs row, ir::Expr i);

@@ -17,7 +17,7 @@ void GroupNest::plan_top_k(const graph::Node& node) {
     const auto& a = node.as<graph::TopKAttrs>();
     const auto axis = static_cast<size_t>(a.axis);
     const graph::Shape shape = operand(node.inputs[0]).shape;
-    if (sorts_in_order(a, shape[axis])) return emit_in_order(node, name, out);
+    if (sorts_in_order(a, shape)) return emit_in_order(node, name, out);
     auto with = [&](Exprs at, Expr position) {
       at[axis] = position;
       return at;

@@ -114,10 +114,10 @@ TEST_CASE("rows of floats have a first threshold, whatever their numbers are") {
         check_top_k(dtype, {static_cast<int64_t>(rows.size()), extent}, {1, k, largest}, all);
 
   // Vectors count where elements are side by side in memory.
-  const auto counts = [](DType dtype, int64_t axis) {
+  const auto counts = [](DType dtype, const Shape& shape, int64_t axis) {
     Model m;
     m.options.in_order = true;
-    const ValueId x = m.input(dtype, {200, 200}, scattered(200 * 200, 90, false));
+    const ValueId x = m.input(dtype, shape, scattered(graph::element_count(shape), 90, false));
     m.g.add_output(m.node(Op::kTopK, graph::TopKAttrs{axis, 20, true}, {x}), "y");
     auto task = task::make_task(m.g, graph::fuse(m.g)[0], m.options);
     REQUIRE(task.has_value());
@@ -129,9 +129,28 @@ TEST_CASE("rows of floats have a first threshold, whatever their numbers are") {
     });
     return found;
   };
-  CHECK(counts(DType::kF32, 1));
-  CHECK_FALSE(counts(DType::kF32, 0));
-  CHECK_FALSE(counts(DType::kI32, 1));
+  CHECK(counts(DType::kF32, {200, 200}, 1));
+  CHECK_FALSE(counts(DType::kF32, {200, 5}, 0));
+  CHECK_FALSE(counts(DType::kI32, {200, 200}, 1));
+}
+
+TEST_CASE("rows side by side are sorted in lanes: ties keep their order, NaN is the greatest, every type and length") {
+  for (bool largest : {true, false}) {
+    // Whole vectors of rows, a part of one, several axes behind the sorted one, and of all lengths.
+    for (const Shape& shape :
+         {Shape{40, 16}, Shape{7, 9}, Shape{3, 12, 2, 17}, Shape{2, 300, 33}, Shape{1, 5, 3, 3, 3}})
+      for (int64_t k : {1, 2, 5, 7, 64}) {
+        const int64_t axis = shape.size() == 2 ? 0 : 1;
+        if (k <= shape[static_cast<size_t>(axis)])
+          check_top_k(DType::kF32, shape, {axis, k, largest}, scattered(graph::element_count(shape), 40, true));
+      }
+    for (DType dtype : {DType::kF16, DType::kBF16, DType::kF64, DType::kI8, DType::kU8, DType::kI32, DType::kU32,
+                        DType::kI64, DType::kU64})
+      check_top_k(dtype, {30, 20}, {0, 6, largest}, scattered(600, 50, graph::is_float(dtype)));
+    // Nothing but the least of all numbers.
+    check_top_k(DType::kF32, {9, 16}, {0, 4, largest}, Doubles(144, largest ? -INFINITY : INFINITY));
+    check_top_k(DType::kI8, {9, 16}, {0, 4, largest}, Doubles(144, largest ? -128 : 127));
+  }
 }
 
 TEST_CASE("scatters in order agree with their definition") {
