@@ -205,22 +205,21 @@ Result<void> class_loss(NodeContext& c, ValueId x, ValueId target, std::optional
     return input_error("scores {} and classes {} do not fit", graph::shape_text(shape), graph::shape_text(classes));
   classes.insert(classes.begin() + 1, 1);
   TCC_TRY(ValueId wanted, c.emit_reshape(target, classes));
-  Made hit = c.binary(BinaryFn::kEqual, wanted, c.iota(index, shape[1], 1, shape.size()));
+  auto whole = [&](int64_t n) { return c.scalar(index, static_cast<double>(n)); };
+  Made counts = c.binary(BinaryFn::kAnd, c.binary(BinaryFn::kGreaterOrEqual, wanted, whole(0)),
+                         c.binary(BinaryFn::kLess, wanted, whole(shape[1])));
   if (ignored) {
-    Made skip = c.binary(BinaryFn::kEqual, wanted, c.scalar(index, static_cast<double>(*ignored)));
-    hit = c.binary(BinaryFn::kAnd, hit, c.unary(UnaryFn::kNot, skip));
+    const Made skip = c.binary(BinaryFn::kEqual, wanted, whole(*ignored));
+    counts = c.binary(BinaryFn::kAnd, counts, c.unary(UnaryFn::kNot, skip));
   }
-  Made one_weight = c.scalar(dtype, 1);
-  if (weight) {
-    Shape channel(shape.size(), 1);
-    channel[1] = shape[1];
-    one_weight = c.emit_reshape(*weight, channel);
-  }
-  Made weights = c.where(hit, one_weight, c.scalar(dtype, 0));
-  Made loss = c.where(hit, x, c.scalar(dtype, 0));
+  Made own_weight = c.scalar(dtype, 1);
+  if (weight) own_weight = c.emit(Op::kGather, graph::AxisAttrs{0}, {*weight, wanted});
+  const Made weights = c.where(counts, own_weight, c.scalar(dtype, 0));
+  Made loss = c.emit(Op::kGatherElements, graph::AxisAttrs{1}, {x, wanted});
+  loss = c.where(counts, loss, c.scalar(dtype, 0));
   loss = c.unary(UnaryFn::kNeg, c.arithmetic(Op::kMul, loss, weights));
-  if (reduction == "none") return c.finish(c.reduce(Op::kReduceSum, loss, {1}, false));
-  std::vector<int64_t> all = axes_from(0, static_cast<int64_t>(shape.size()));
+  if (reduction == "none") return c.finish(c.emit_reshape(loss, c.value(target).shape));
+  const std::vector<int64_t> all = axes_from(0, static_cast<int64_t>(shape.size()));
   loss = c.reduce(Op::kReduceSum, loss, all, false);
   if (reduction == "mean") loss = c.arithmetic(Op::kDiv, loss, c.reduce(Op::kReduceSum, weights, all, false));
   return c.finish(loss);
