@@ -44,6 +44,9 @@ int64_t transpose_byte_weights(Graph& graph);
 // operators (requantize.cpp).
 void simplify_requantization(Graph& graph);
 
+// Concatenations and means of numbers of 8 bits, without floats of all of them (byte_tensors.cpp).
+void shrink_byte_tensors(Graph& graph);
+
 // Numbers of 8 bits in both signs, of which one is read as wider numbers only, are stored in the other
 // (flipped_bytes.cpp).
 void read_flipped_bytes(Graph& graph);

@@ -73,8 +73,8 @@ bool multiplies_bytes(const Graph& g, const Node& node) {
   return op_class(node.op) == OpClass::kContraction && is_byte(g.value(node.inputs[0]).dtype);
 }
 
-// Optimizes; every product is one of integers, and the results stay: whole numbers within `tolerance`.
-void check(Net& net, ValueId y, double tolerance, const OptimizeOptions& options = {}) {
+// Optimizes, and the results stay: whole numbers within `tolerance`.
+void check_results(Net& net, ValueId y, double tolerance, const OptimizeOptions& options = {}) {
   Graph& g = net.g;
   g.add_output(y, "y");
   const std::vector<HostTensor> inputs = inputs_of(g);
@@ -85,6 +85,18 @@ void check(Net& net, ValueId y, double tolerance, const OptimizeOptions& options
   if (!done) FAIL(done.error().message);
   const auto got = run_reference(g, inputs, 1);
   REQUIRE(got.has_value());
+  REQUIRE(got->at(0).data.size() == want->at(0).data.size());
+  for (size_t i = 0; i < want->at(0).data.size(); ++i) {
+    INFO("element " << i);
+    REQUIRE(std::fabs(got->at(0).data[i] - want->at(0).data[i]) <=
+            tolerance * (tolerance < 1 ? std::max(1.0, std::fabs(want->at(0).data[i])) : 1.0));
+  }
+}
+
+// The same, and every product is one of integers.
+void check(Net& net, ValueId y, double tolerance, const OptimizeOptions& options = {}) {
+  check_results(net, y, tolerance, options);
+  const Graph& g = net.g;
   int64_t products = 0;
   for (NodeId id : g.order) {
     if (op_class(g.node(id).op) != OpClass::kContraction) continue;
@@ -93,12 +105,6 @@ void check(Net& net, ValueId y, double tolerance, const OptimizeOptions& options
     ++products;
   }
   CHECK(products > 0);
-  REQUIRE(got->at(0).data.size() == want->at(0).data.size());
-  for (size_t i = 0; i < want->at(0).data.size(); ++i) {
-    INFO("element " << i);
-    REQUIRE(std::fabs(got->at(0).data[i] - want->at(0).data[i]) <=
-            tolerance * (tolerance < 1 ? std::max(1.0, std::fabs(want->at(0).data[i])) : 1.0));
-  }
 }
 
 ConvAttrs conv_attrs(std::vector<int64_t> kernel, int64_t stride, int64_t pad, int64_t group) {
@@ -382,4 +388,48 @@ TEST_CASE("bytes that a product takes with the other sign are stored in that one
     CHECK(groups.size() == 2);
     for (const FusionGroup& group : groups) CHECK(net.g.value(group.output).dtype != stored);
   }
+}
+
+TEST_CASE("concatenations that are quantized are made of bytes; parts of one scale are not computed") {
+  auto largest_float = [](const Graph& g) {
+    int64_t largest = 0;
+    for (const FusionGroup& group : fuse(g))
+      if (const Value& v = g.value(group.output); is_float(v.dtype)) largest = std::max(largest, v.elements());
+    return largest;
+  };
+  auto concat = [&](double second_scale, double second_zero, bool is_read_elsewhere) {
+    Net net;
+    const ValueId a = net.floats(net.g.add_input("a", DType::kU8, {2, 3, 5}), {}, {7}, {0.5});
+    const ValueId b = net.floats(net.g.add_input("b", DType::kU8, {2, 4, 5}), {}, {second_zero}, {second_scale});
+    const ValueId both = net.node(Op::kConcat, AxisAttrs{1}, {a, b});
+    const ValueId y = net.quantize(both, 0.5, 7);
+    if (is_read_elsewhere) {
+      net.g.add_output(both, "floats");
+      net.g.add_output(y, "y");
+      const auto evaluator = reference_evaluator();
+      REQUIRE(optimize(net.g, evaluator.get()).has_value());
+    } else {
+      check_results(net, y, 0);
+    }
+    return std::pair(largest_float(net.g), std::ssize(fuse(net.g)));
+  };
+  CHECK(concat(0.25, 9, false).first == 0);
+  CHECK(concat(0.5, 7, false).first == 0);
+  CHECK(concat(0.5, 7, false).second < concat(0.25, 9, false).second);
+  CHECK(concat(0.25, 9, true).first == 70);
+}
+
+TEST_CASE("means of bytes are made of their integers") {
+  for (DType dtype : {DType::kU8, DType::kI8})
+    for (const Doubles& zero : {Doubles{}, Doubles{3}, Doubles{-5}, Doubles{0.5}})
+      for (const Doubles& scale : {Doubles{}, Doubles{0.03125}}) {
+        INFO((dtype == DType::kU8 ? "u8" : "i8") << ", " << zero.size() << " zeros, " << scale.size() << " scales");
+        Net net;
+        const ValueId x = net.floats(net.g.add_input("x", dtype, {2, 3, 6, 7}), {}, zero, scale);
+        check_results(net, net.node(Op::kReduceMean, ReduceAttrs{{2, 3}, true}, {x}), 1e-6);
+        const bool sums = std::any_of(net.g.order.begin(), net.g.order.end(), [&](NodeId id) {
+          return net.g.node(id).op == Op::kReduceSum && net.g.value(net.g.node(id).output).dtype == DType::kI32;
+        });
+        CHECK(sums == (zero.empty() || zero[0] == std::round(zero[0])));
+      }
 }
