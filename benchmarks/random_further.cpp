@@ -63,6 +63,61 @@ RandomOperator quantized(Draw& d, const std::string& family, const std::string& 
   return d.finish(family, op, {x, scale, zero, w, scale, zero_w, out, zero}, DType::kU8);
 }
 
+// com.microsoft, as its quantizer writes them.
+RandomOperator quantized_fused(Draw& d, const std::string& family, const std::string& op) {
+  auto finish = [&](const std::vector<std::string>& inputs, DType result) {
+    return d.finish_typed(family, op, inputs, {result}, kMicrosoft);
+  };
+  if (op == "MatMulNBits") {
+    const int64_t block = d.one_of<int64_t>({32, 64, 128}), k = block * d.between(1, 16), n = 8 * d.between(1, 128);
+    const std::string x = d.input({1, d.extent(1, 128), k});
+    d.attribute("K", k);
+    d.attribute("N", n);
+    d.attribute("bits", int64_t{4});
+    d.attribute("block_size", block);
+    const std::string w = d.bytes({n, k / block, block / 2}, DType::kU8, 255);
+    return finish({x, w, d.weights({n * (k / block)}, 0.02)}, DType::kF32);
+  }
+  const std::string scale = d.scalar(0.02f), other = d.scalar(0.03f), zero = d.typed_scalar(120, DType::kU8);
+  if (op == "MatMulIntegerToFloat" || op == "DynamicQuantizeMatMul") {
+    const ProductExtents e = product_extents(d);
+    if (op == "DynamicQuantizeMatMul") {
+      const std::string x = d.input({e.m, e.k});
+      return finish({x, d.bytes({e.k, e.n}, DType::kI8), scale}, DType::kF32);
+    }
+    const std::string x = d.input({e.m, e.k}, DType::kU8);
+    return finish({x, d.bytes({e.k, e.n}, DType::kI8), scale, other, zero}, DType::kF32);
+  }
+  Shape shape = d.shape(4);
+  const std::string x = d.input(shape, DType::kU8);
+  if (op == "QLinearGlobalAveragePool") {
+    d.attribute("channels_last", int64_t{0});
+    return finish({x, scale, zero, other, zero}, DType::kU8);
+  }
+  if (op == "QLinearLeakyRelu") {
+    d.attribute("alpha", 0.1f);
+    return finish({x, scale, zero, other, zero}, DType::kU8);
+  }
+  if (op == "QLinearConcat") {
+    shape[1] = d.extent(1, 2.0 * static_cast<double>(shape[1]));
+    d.attribute("axis", int64_t{1});
+    return finish({other, zero, x, scale, zero, d.input(shape, DType::kU8), other, zero}, DType::kU8);
+  }
+  return finish({x, scale, zero, d.input(shape, DType::kU8), other, zero, d.scalar(0.05f), zero}, DType::kU8);
+}
+
+// Losses, and norms of language models.
+RandomOperator classes(Draw& d, const std::string& family, const std::string& op) {
+  const int64_t rows = d.extent(1, 1024), width = d.extent(2, 2048);
+  if (op == "SimplifiedLayerNormalization") {
+    const std::string x = d.input({1, rows, width});
+    d.attribute("axis", int64_t{-1});
+    return d.finish(family, op, {x, d.weights({width}, 0.5, 1)});
+  }
+  const std::string x = d.input({rows, width});
+  return d.finish(family, op, {x, d.indices({rows}, width)});
+}
+
 RandomOperator integers(Draw& d, const std::string& family, const std::string& op) {
   const Shape full = d.shape(d.between(1, 4));
   if (op == "BitwiseNot") return d.finish(family, op, {d.input(full, DType::kI32)}, DType::kI32);
@@ -188,6 +243,15 @@ std::vector<OperatorFamily> further_families() {
        {"ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul",
         "QuantizeLinear"},
        quantized},
+      {"quantized_fused",
+       0.7,
+       {"DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits", "QLinearAdd", "QLinearConcat",
+        "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearMul"},
+       quantized_fused},
+      {"classes",
+       0.4,
+       {"NegativeLogLikelihoodLoss", "SimplifiedLayerNormalization", "SoftmaxCrossEntropyLoss"},
+       classes},
       {"integers",
        0.7,
        {"Add", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Max", "Min", "Mul", "Sub"},
