@@ -8,9 +8,6 @@
 //     for i in piece:  if open || before(x[i], threshold):  keys[filled] = x[i];  order[filled] = i;  filled += 1
 //     if filled + piece > room || last:  sort(keys, order);  filled = min(filled, k);  threshold = keys[k - 1]
 //
-// Rows along another axis than the last one are lanes of vectors where few elements are wanted: each element is put to
-// its place among the first of its row so far.
-//
 // A row of floats side by side in memory has a first threshold: vectors count how many of its first elements come
 // before a number, and halve the range of numbers until few more than k do. Then most rows are sorted once.
 #include <algorithm>
@@ -26,7 +23,6 @@ namespace {
 
 constexpr int64_t kMostSelected = 1024;  // of which the buffers fit the stack
 constexpr int64_t kLeastRoom = 32;
-constexpr int64_t kRowLanes = 16;  // rows of a vector
 constexpr int64_t kPiecesOfRoom = 4;
 constexpr int64_t kCountedLanes = 64;   // of the vectors that count
 constexpr int64_t kMostCounted = 4096;  // elements that are counted for few wanted ones
@@ -342,116 +338,12 @@ Stmt GroupNest::ordered_nest(const std::string& name, const std::vector<NestAxis
   return nest;
 }
 
-// Rows that are side by side, each a lane of vectors: the first k of each so far are sorted, and an element moves those
-// that it comes before.
-//
-//   for i in extent:  x = element i of each row
-//     for q in k - 1 .. 0:  before[q] = q is empty or x comes before best[q]
-//       best[q] = before[q - 1] ? best[q - 1] : before[q] ? x : best[q];  order[q] likewise, of i
-Stmt GroupNest::emit_in_lanes(const graph::Node& node, const std::string& name, const Tensor& out) {
-  const auto& a = node.as<graph::TopKAttrs>();
-  const auto axis = static_cast<size_t>(a.axis);
-  const graph::Shape shape = operand(node.inputs[0]).shape;
-  const int64_t extent = shape[axis], lanes = kRowLanes;
-  const int64_t rows = graph::element_count(graph::Shape(shape.begin() + a.axis + 1, shape.end()));
-  const int64_t vectors = (rows + lanes - 1) / lanes;
-  const Type key = widened(value(node.inputs[0]).dtype);
-  std::vector<NestAxis> axes = axes_of(shape);
-  axes.resize(axis);
-  graph::Shape slots(shape.begin(), shape.begin() + a.axis);
-  axes.push_back({"vector", vectors});
-  slots.push_back(vectors);
-  auto make = [&](const char* hint, Type type, int64_t count) {
-    graph::Shape s = slots;
-    s.push_back(count);
-    return computing(type, [&] { return make_temp(hint, s); });
-  };
-  const Tensor best = make("best", key, a.k * lanes), order = make("order", Type::kI32, a.k * lanes);
-  const Tensor element = make("element", key, lanes);
-  return ordered_nest(name, axes, [&](const Exprs& row) {
-    auto each_lane = [&](auto&& body) {
-      const Id lane = kernel_.new_id("lane");
-      const Expr l = b().var(lane), inner = b().add(b().scale(row.back(), lanes), l);
-      // The place of the lane's row, without the axis.
-      Exprs at(row.begin(), row.end() - 1), behind;
-      Expr rest = inner;
-      for (size_t i = shape.size(); i-- > axis + 1;) {
-        const Expr n = b().integer(shape[i]);
-        behind.insert(behind.begin(), i == axis + 1 ? rest : b().floor_mod(rest, n));
-        rest = b().floor_div(rest, n);
-      }
-      at.insert(at.end(), behind.begin(), behind.end());
-      const Expr is_inside = rows % lanes == 0 ? nullptr : b().lt(inner, b().integer(rows));
-      return b().loop(lane, b().integer(lanes), body(l, at, is_inside), LoopKind::kVectorized);
-    };
-    auto slot = [&](Expr q, Expr lane) { return b().add(b().scale(q, lanes), lane); };
-    // Takes elements [first, last), of which those before `filled` find empty slots.
-    auto take = [&](int64_t first, int64_t last) {
-      const Id loop = kernel_.new_id("i"), slot_loop = kernel_.new_id("q");
-      const Expr i = b().offset(b().var(loop), first), down = b().var(slot_loop);
-      const bool fills = first < a.k;
-      const Stmt read = each_lane([&](Expr lane, const Exprs& at, Expr is_inside) {
-        const Expr x = sort_key(node, at, i, is_inside);
-        return row_store(element, row, lane, x);
-      });
-      auto shift = [&](Expr q, bool has_next) {
-        return each_lane([&](Expr lane, const Exprs&, Expr) {
-          const Expr x = row_load(element, row, lane);
-          auto before = [&](Expr p) {
-            const Expr ahead = comes_before(a, x, row_load(best, row, slot(p, lane)));
-            return fills ? b().logical_or(b().le(i, p), ahead) : ahead;
-          };
-          auto moved = [&](const Tensor& t, Expr own) {
-            const Expr now = b().select(before(q), own, row_load(t, row, slot(q, lane)));
-            if (!has_next) return now;
-            const Expr next = b().offset(q, -1);
-            return b().select(before(next), row_load(t, row, slot(next, lane)), now);
-          };
-          // The number goes first: the keys say where it goes.
-          const std::array<Stmt, 2> stores{row_store(order, row, slot(q, lane), moved(order, b().cast(i, Type::kI32))),
-                                           row_store(best, row, slot(q, lane), moved(best, x))};
-          return b().seq(stores);
-        });
-      };
-      const Stmt shifts =
-          a.k == 1 ? nullptr
-                   : b().loop(slot_loop, b().integer(a.k - 1), shift(b().sub(b().integer(a.k - 1), down), true));
-      return b().loop(loop, b().integer(last - first),
-                      b().seq(std::array<Stmt, 3>{read, shifts, shift(b().integer(0), false)}));
-    };
-    const Id put_loop = kernel_.new_id("q");
-    const Expr q = b().var(put_loop);
-    const Stmt put = each_lane([&](Expr lane, Exprs at, Expr is_inside) {
-      at.insert(at.begin() + a.axis, q);
-      return b().store(out.buffer->id, at, b().cast(row_load(order, row, slot(q, lane)), out.buffer->type), is_inside);
-    });
-    const Id clear_loop = kernel_.new_id("q");
-    const Stmt clear = each_lane([&](Expr lane, const Exprs&, Expr) {
-      const Expr to = slot(b().var(clear_loop), lane);
-      const std::array<Stmt, 2> stores{row_store(best, row, to, b().constant(0, key)),
-                                       row_store(order, row, to, b().integer(0, Type::kI32))};
-      return b().seq(stores);
-    });
-    const std::array<Stmt, 4> all{b().loop(clear_loop, b().integer(a.k), clear), take(0, a.k),
-                                  extent == a.k ? nullptr : take(a.k, extent),
-                                  b().loop(put_loop, b().integer(a.k), put)};
-    return b().seq(all);
-  });
-}
-
 // Ranks grow with the square of a row's length, and are vectors: short rows are faster by them.
 bool GroupNest::sorts_in_order(const graph::TopKAttrs& a, const graph::Shape& shape) const {
   constexpr int64_t kMostRanked = 128;
   const int64_t extent = shape[static_cast<size_t>(a.axis)];
   if (!options_.in_order || extent >= int64_t{1} << 31 || a.k == 0) return false;
   return extent > kMostRanked || sorts_in_lanes(a, shape);
-}
-
-// Work grows with k, for as many rows at a time as a vector has lanes.
-bool GroupNest::sorts_in_lanes(const graph::TopKAttrs& a, const graph::Shape& shape) const {
-  constexpr int64_t kMostInLanes = 64;
-  const int64_t rows = graph::element_count(graph::Shape(shape.begin() + a.axis + 1, shape.end()));
-  return a.k <= kMostInLanes && 2 * rows >= kRowLanes;
 }
 
 Stmt GroupNest::emit_in_order(const graph::Node& node, const std::string& name, const Tensor& out) {
