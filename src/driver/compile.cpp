@@ -144,6 +144,7 @@ Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, cons
   if (source.precision == target::Precision::kBF16) options.precision = graph::DType::kBF16;
   options.signed_bytes = target::multiplies_signed_bytes(target);
   options.fast_math = source.fast_math;
+  options.packed_weights = backend::backend_of(target).runs_unscheduled;
   options.transpose_weights = source.precision == target::Precision::kTf32;
   return graph::optimize(graph, evaluator.get(), options);
 }

@@ -48,6 +48,7 @@ class DimBinder {
   Result<ValueId> expand(const Node& node);
   Result<ValueId> gather(const Node& node);
   Result<ValueId> scan(const Node& node);
+  Result<ValueId> packed_matmul(const Node& node);
   Result<ValueId> top_k(const Node& node);
   Result<ValueId> arg(const Node& node);
   Result<ValueId> otherwise(const Node& node);

@@ -101,6 +101,8 @@ Result<ValueId> DimBinder::bind(const Node& node) {
       return top_k(node);
     case Op::kArg:
       return arg(node);
+    case Op::kPackedMatMul:
+      return packed_matmul(node);
     case Op::kDeterminant:
       if (is_dynamic(shape(in(node, 0))[1])) return cannot(node, "its matrices have no fixed size");
       return plain(node, {shape(in(node, 0))[0]});
@@ -501,6 +503,13 @@ Result<ValueId> DimBinder::gather(const Node& node) {
     result.insert(result.end(), own.begin() + static_cast<ptrdiff_t>(axis) + 1, own.end());
   }
   return emit(&node, node.op, node.attrs, {data, indices}, result);
+}
+
+Result<ValueId> DimBinder::packed_matmul(const Node& node) {
+  SymbolicShape result = shape(in(node, 0));
+  if (is_dynamic(result.back())) return cannot(node, "its sums have no fixed number of terms");
+  result.back() = static_axis(node.as<PackedMatMulAttrs>().columns);
+  return plain(node, std::move(result));
 }
 
 Result<ValueId> DimBinder::scan(const Node& node) {

@@ -78,6 +78,9 @@ class ErrorOfNode {
       case Op::kDeterminant:
         determinant();
         break;
+      case Op::kPackedMatMul:
+        packed_matmul();
+        break;
       default:
         elementwise();
         break;
@@ -296,6 +299,26 @@ class ErrorOfNode {
         add(at, u_ * (logarithm ? shares + (1 + model_.function_ulps) * (difference + result)
                                 : result * (shares + difference)));
       }
+    }
+  }
+
+  // As of a product, the magnitudes of whose terms have no difference in them.
+  void packed_matmul() {
+    std::vector<HostTensor> absolute;
+    for (const HostTensor* input : inputs_) {
+      absolute.push_back(*input);
+      for (double& v : absolute.back().data) v = std::fabs(v);
+    }
+    for (double& v : absolute[3].data) v = -v;
+    Operands operands;
+    for (const HostTensor& input : absolute) operands.push_back(&input);
+    const HostTensor scale = run_node(graph_, node_, operands, pool_, &meter_);
+    error_.terms = in(0).shape.back();
+    const double root = std::sqrt(static_cast<double>(error_.terms));
+    for (size_t i = 0; i < out_.data.size(); ++i) {
+      const double s = finite_magnitude(scale.data[i]), y = finite_magnitude(out_.data[i]);
+      error_.allowed[i] += 4 * u_ * root * s;
+      error_.typical[i] += u_ * (s + root * y);
     }
   }
 

@@ -29,6 +29,9 @@ double wrap_integer(double v, DType dtype);
 // at most.
 double sum_of_cofactors(const double* matrix, int64_t n);
 
+// Products with weights of 4 bits become products with floats (packed_products.cpp).
+void unpack_products(Graph& graph);
+
 void remove_dead_nodes(Graph& graph);
 
 // LayerNorm and Gelu written out in smaller operators become one node each, where nothing else reads the parts.

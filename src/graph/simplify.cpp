@@ -325,6 +325,7 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
   TCC_TRY_VOID(infer_shapes(graph));
   if (options.fast_math) allow_fast_math(graph);
   eliminate(graph);
+  if (!options.packed_weights || options.precision) unpack_products(graph);
   shrink_byte_tensors(graph);
   quantize_products(graph, {options.layouts ? kByteGroup : 1, options.signed_bytes});
   TCC_TRY_VOID(fold_constants(graph, evaluator));

@@ -128,6 +128,8 @@ class Follower {
         return leading(1);
       case Op::kDeterminant:
         return leading(1, 1);
+      case Op::kPackedMatMul:
+        return leading(shape(0).size() - 1);
       case Op::kFind: {
         mask(0, 0, Fill::kZero);
         return done({graph::kNone});

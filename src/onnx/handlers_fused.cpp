@@ -123,8 +123,13 @@ Result<PackedWeights> read_packed(NodeContext& c) {
   return w;
 }
 
-// The weights as f32, columns x rows.
-Result<ValueId> unpacked_weights(NodeContext& c, const PackedWeights& w) {
+// What the weights are made of: (number - zero) * scale for number k of row n.
+struct UnpackedWeights {
+  std::vector<uint8_t> numbers;         // rows x columns
+  std::vector<double> scales, offsets;  // rows x blocks; offset: zero * scale
+};
+
+Result<UnpackedWeights> read_weights(NodeContext& c, const PackedWeights& w) {
   const graph::Value &packed = c.input_value(1), &scales = c.input_value(2);
   if (!packed.is_constant() || !scales.is_constant())
     return refuse(Refusal::kRunTimeShape, "packed weights and their scales must be constants");
@@ -154,19 +159,62 @@ Result<ValueId> unpacked_weights(NodeContext& c, const PackedWeights& w) {
                          graph::shape_text(z.shape), w.rows * zero_row, w.rows * blocks);
     }
   }
-  std::vector<std::byte> out(static_cast<size_t>(w.rows * w.columns) * sizeof(float));
-  auto* numbers = reinterpret_cast<float*>(out.data());
+  UnpackedWeights u;
+  u.numbers.resize(static_cast<size_t>(w.rows * w.columns));
   for (int64_t n = 0; n < w.rows; ++n) {
-    for (int64_t k = 0; k < w.columns; ++k) {
-      const int64_t b = k / w.block, at = n * blocks + b;
+    for (int64_t b = 0; b < blocks; ++b) {
+      const auto at = static_cast<size_t>(n * blocks + b);
       double zero = static_cast<double>(1 << (w.bits - 1));
       if (zeros != nullptr) zero = packed_number(zeros + n * zero_row, b, w.bits);
-      if (!real_zeros.empty()) zero = real_zeros[static_cast<size_t>(at)];
-      const double q = packed_number(data + at * bytes, k % w.block, w.bits);
-      numbers[k * w.rows + n] = static_cast<float>((q - zero) * scale[static_cast<size_t>(at)]);
+      if (!real_zeros.empty()) zero = real_zeros[at];
+      u.scales.push_back(scale[at]);
+      u.offsets.push_back(zero * scale[at]);
+      for (int64_t k = b * w.block; k < std::min(w.columns, (b + 1) * w.block); ++k)
+        u.numbers[static_cast<size_t>(n * w.columns + k)] =
+            static_cast<uint8_t>(packed_number(data + static_cast<int64_t>(at) * bytes, k % w.block, w.bits));
+    }
+  }
+  return u;
+}
+
+// The weights as f32, columns x rows.
+Made weights_of_floats(NodeContext& c, const PackedWeights& w, const UnpackedWeights& u) {
+  std::vector<std::byte> out(static_cast<size_t>(w.rows * w.columns) * sizeof(float));
+  auto* floats = reinterpret_cast<float*>(out.data());
+  for (int64_t n = 0; n < w.rows; ++n) {
+    for (int64_t k = 0; k < w.columns; ++k) {
+      const auto at = static_cast<size_t>(n * w.blocks() + k / w.block);
+      const double number = u.numbers[static_cast<size_t>(n * w.columns + k)];
+      floats[k * w.rows + n] = static_cast<float>(number * u.scales[at] - u.offsets[at]);
     }
   }
   return c.constant(DType::kF32, {w.columns, w.rows}, graph::make_constant(std::move(out)));
+}
+
+// x times weights that stay numbers of 4 bits.
+Made packed_product(NodeContext& c, const Made& x, const PackedWeights& w, const UnpackedWeights& u) {
+  const int64_t lanes = graph::kPackedColumns, panels = (w.rows + lanes - 1) / lanes, blocks = w.blocks();
+  std::vector<std::byte> bytes(static_cast<size_t>(panels * w.columns / 2 * lanes));
+  std::vector<double> scales(static_cast<size_t>(panels * blocks * lanes)), offsets = scales;
+  for (int64_t n = 0; n < w.rows; ++n) {
+    const int64_t panel = n / lanes, lane = n % lanes;
+    for (int64_t k = 0; k < w.columns; k += 2) {
+      const uint8_t* pair = u.numbers.data() + n * w.columns + k;
+      bytes[static_cast<size_t>((panel * w.columns / 2 + k / 2) * lanes + lane)] =
+          static_cast<std::byte>(pair[0] | pair[1] << 4);
+    }
+    for (int64_t b = 0; b < blocks; ++b) {
+      const auto to = static_cast<size_t>((panel * blocks + b) * lanes + lane);
+      scales[to] = u.scales[static_cast<size_t>(n * blocks + b)];
+      offsets[to] = u.offsets[static_cast<size_t>(n * blocks + b)];
+    }
+  }
+  auto floats = [&](const std::vector<double>& v) {
+    return c.constant(DType::kF32, {panels, blocks, lanes}, graph::make_constant_from_doubles(DType::kF32, v));
+  };
+  const Made numbers = c.constant(DType::kU8, {panels, w.columns / 2, lanes}, graph::make_constant(std::move(bytes)));
+  return c.emit(Op::kPackedMatMul, graph::PackedMatMulAttrs{w.rows, w.block},
+                {x, numbers, floats(scales), floats(offsets)});
 }
 
 }  // namespace
@@ -174,9 +222,11 @@ Result<ValueId> unpacked_weights(NodeContext& c, const PackedWeights& w) {
 Result<void> import_matmul_nbits(NodeContext& c) {
   TCC_TRY(PackedWeights w, read_packed(c));
   if (c.has_input(4)) return refuse(Refusal::kAttribute, "input 4 (g_idx, an order of groups) is not supported");
-  TCC_TRY(ValueId weights, unpacked_weights(c, w));
+  TCC_TRY(const UnpackedWeights u, read_weights(c, w));
   const DType dtype = c.input_value(0).dtype;
-  Made y = c.emit(Op::kMatMul, graph::MatMulAttrs{}, {c.input(0), c.cast(weights, dtype)});
+  const bool packs = w.bits == 4 && w.block % 2 == 0 && w.columns % w.block == 0 && dtype != DType::kF64;
+  Made y = packs ? c.cast(packed_product(c, c.cast(c.input(0), DType::kF32), w, u), dtype)
+                 : c.emit(Op::kMatMul, graph::MatMulAttrs{}, {c.input(0), c.cast(weights_of_floats(c, w, u), dtype)});
   return c.finish(c.has_input(5) ? c.arithmetic(Op::kAdd, y, c.input(5)) : y);
 }
 

@@ -90,6 +90,12 @@ class GroupNest {
   ir::Type widened(graph::DType dtype) const;
   // The operand's element in its own (widened) type.
   ir::Expr read_own(graph::ValueId id, const Exprs& at, const graph::Shape& shape);
+  // packed_matmul.cpp
+  ir::Stmt emit_packed_sums(const graph::Node& node, const std::string& name, const Tensor& out);
+  ir::Stmt emit_packed_tiles(const graph::Node& node, const std::string& name, const Tensor& out);
+  // Of a byte as i32.
+  ir::Expr low_bits(ir::Expr byte);
+  ir::Expr high_bits(ir::Expr byte);
   // scatter.cpp
   struct ScatterNest;
   // Does update `over` go to element `at`?

@@ -92,6 +92,9 @@ struct AttributePrinter {
     return fmt::format("axis={}{}{}", a.axis, a.greatest ? " greatest" : "", a.last ? " last" : "");
   }
   std::string operator()(const FindAttrs& a) const { return fmt::format("extent={}", a.extent); }
+  std::string operator()(const PackedMatMulAttrs& a) const {
+    return fmt::format("columns={} block={}", a.columns, a.block);
+  }
   std::string operator()(const SuppressAttrs& a) const {
     return fmt::format("most={} most_overlap={} least_score={}", a.most, a.most_overlap, a.least_score);
   }

@@ -175,11 +175,20 @@ struct SuppressAttrs {
   double most_overlap = 0, least_score = -HUGE_VAL;
 };
 
+// A product with a constant matrix of numbers of 4 bits. Inputs: x (f32, ..., K), the numbers (u8, P,K/2,32: panels of
+// 32 columns; the low bits of byte i are term 2i of the column's sum, the high ones term 2i+1), their scales and
+// offsets (f32, P,K/block,32). Column n of the result (f32, ..., columns) is the sum over k of x[k] * (number * scale -
+// offset).
+struct PackedMatMulAttrs {
+  int64_t columns = 0, block = 0;  // block: terms that share a scale, a divisor of K and even
+};
+inline constexpr int64_t kPackedColumns = 32;  // of a panel
+
 using Attributes =
     std::variant<NoAttrs, ConvAttrs, PoolAttrs, MatMulAttrs, GemmAttrs, BatchNormAttrs, AxisAttrs, LrnAttrs, ClipAttrs,
                  LeakyAttrs, TransposeAttrs, PadAttrs, ReduceAttrs, ReshapeAttrs, UnaryAttrs, BinaryAttrs, CastAttrs,
                  SliceAttrs, GatherNdAttrs, LayerNormAttrs, ResampleAttrs, FoldAttrs, ScanAttrs, ScatterAttrs,
-                 TopKAttrs, ArgAttrs, FindAttrs, SuppressAttrs>;
+                 TopKAttrs, ArgAttrs, FindAttrs, SuppressAttrs, PackedMatMulAttrs>;
 
 // --- operators ---------------------------------------------------------------------------------------------------
 
@@ -255,24 +264,26 @@ enum class OpPrecision : uint8_t {
   X(kFind, "Find", FindAttrs, kRowwise, 1, 1, find, find, kFull, plan_find) \
   X(kSuppress, "Suppress", SuppressAttrs, kRowwise, 2, 2, suppress, suppress, kFull, plan_suppress) \
   X(kFold, "Fold", FoldAttrs, kWindow, 1, 1, fold, fold, kFollow, plan_fold) \
-  X(kDeterminant, "Determinant", NoAttrs, kRowwise, 1, 1, determinant, determinant, kFull, plan_determinant)
+  X(kDeterminant, "Determinant", NoAttrs, kRowwise, 1, 1, determinant, determinant, kFull, plan_determinant) \
+  X(kPackedMatMul, "PackedMatMul", PackedMatMulAttrs, kRowwise, 4, 4, packed_matmul, packed_matmul, kFull, \
+    plan_packed_matmul)
 // The names in the table's columns, each once.
 #define TCC_GRAPH_TYPE_RULES(X) \
   X(conv) X(gemm) X(matmul) X(pool) X(lrn) X(reduce) X(softmax) X(layer_norm) X(batch_norm) \
   X(number_unary) X(leaky_relu) X(clip) X(float_unary) X(arithmetic) X(unary) X(binary) X(where) \
   X(cast) X(reshape) X(same) X(transpose) X(concat) X(pad) X(slice) X(expand) X(gather) \
   X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg) X(find) X(suppress) \
-  X(fold) X(determinant)
+  X(fold) X(determinant) X(packed_matmul)
 #define TCC_GRAPH_REFERENCES(X) \
   X(conv) X(gemm) X(matmul) X(pool) X(lrn) X(reduce) X(softmax) X(layer_norm) X(batch_norm) \
   X(elementwise) X(where) X(cast) X(copy) X(transpose) X(concat) X(pad) X(slice) X(expand) X(gather) \
   X(gather_elements) X(gather_nd) X(resample) X(scan) X(scatter) X(top_k) X(arg) X(find) X(suppress) \
-  X(fold) X(determinant)
+  X(fold) X(determinant) X(packed_matmul)
 #define TCC_GRAPH_LOOPS(X) \
   X(plan_conv) X(plan_gemm) X(plan_matmul) X(plan_pool) X(plan_lrn) X(plan_reduce) X(plan_softmax) \
   X(plan_layer_norm) X(plan_elementwise) X(plan_nothing) X(plan_move) X(plan_resample) X(plan_scan) \
   X(plan_scatter) X(plan_top_k) X(plan_arg) X(plan_find) X(plan_suppress) \
-  X(plan_fold) X(plan_determinant)
+  X(plan_fold) X(plan_determinant) X(plan_packed_matmul)
 // clang-format on
 
 enum class Op : uint8_t {

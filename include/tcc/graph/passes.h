@@ -130,6 +130,7 @@ struct OptimizeOptions {
   bool transpose_weights = false;      // see transpose_weights
   bool signed_bytes = false;           // see quantize_products
   bool fast_math = false;              // see Graph::fast_math
+  bool packed_weights = false;         // weights of 4 bits stay so (PackedMatMul); else they become floats
 };
 // As many neighbors along a sum of products of 8 bits are multiplied at once: dot products of CPUs and GPUs.
 inline constexpr int64_t kByteGroup = 4;
