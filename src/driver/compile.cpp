@@ -131,6 +131,14 @@ bool convolves_bytes(const graph::Graph& graph) {
 
 }  // namespace
 
+task::TaskOptions task_options(const ModelSource& source, const target::Target& target) {
+  task::TaskOptions options;
+  options.tf32 = source.precision == target::Precision::kTf32;
+  options.in_order = backend::backend_of(target).runs_unscheduled;
+  if (options.in_order) options.register_floats = target.cpu.num_vector_registers * target.cpu.vector_bits / 32;
+  return options;
+}
+
 Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, const target::Target& target) {
   auto evaluator = graph::reference_evaluator();
   if (backend::backend_of(target).by_threads) graph::separate_resamples(graph);
@@ -196,9 +204,7 @@ Result<Program> cut_into_tasks(const Model& model, const target::Target& target,
   TCC_TRY_VOID(optimize_graph(program.graph, model.source, target));
   program.groups = graph::fuse(program.graph, {.attention = true});
   if (program.graph.counts > 0) program.dynamic = counted_plan(program.graph, program.groups.size());
-  TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups,
-                                             {.tf32 = model.source.precision == target::Precision::kTf32,
-                                              .in_order = backend::backend_of(target).runs_unscheduled}));
+  TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups, task_options(model.source, target)));
   for (const graph::FusionGroup& group : program.groups) program.flops += graph::group_flops(program.graph, group);
   TCC_TRY_VOID(decide_forms(program, model.source, target, records));
   return program;

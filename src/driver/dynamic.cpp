@@ -315,9 +315,7 @@ Result<Program> make_dynamic_program(const Model& model, const target::Target& t
     plan.appends_to = std::move(bucket.bound.appends_to);
     plan.append_axis = std::move(bucket.bound.append_axis);
   }
-  TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups,
-                                             {.tf32 = model.source.precision == target::Precision::kTf32,
-                                              .in_order = backend::backend_of(target).runs_unscheduled}));
+  TCC_TRY(program.tasks, task::extract_tasks(program.graph, program.groups, task_options(model.source, target)));
   TCC_TRY_VOID(decide_forms(program, model.source, target, records));
   program.dynamic = std::move(plan);
   return program;

@@ -179,8 +179,7 @@ double node_flops(const Graph& graph, const Node& node) {
     case OpClass::kReduction:
       return static_cast<double>(graph.value(node.inputs[0]).elements());
     case OpClass::kRowwise:
-      if (node.op == Op::kPackedMatMul)
-        return 2 * out * static_cast<double>(graph.value(node.inputs[0]).shape.back());
+      if (node.op == Op::kPackedMatMul) return 2 * out * static_cast<double>(graph.value(node.inputs[0]).shape.back());
       if (node.op == Op::kDeterminant) {
         const auto n = static_cast<double>(graph.value(node.inputs[0]).shape[2]);
         return out * 2 * n * n * n / 3;

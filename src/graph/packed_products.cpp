@@ -23,7 +23,7 @@ std::optional<ValueId> unpacked(Graph& graph, const Node& node) {
       const auto byte =
           static_cast<int>(numbers[0][static_cast<size_t>((panel * (terms / 2) + k / 2) * kPackedColumns + lane)]);
       const auto at = static_cast<size_t>((panel * blocks + k / a.block) * kPackedColumns + lane);
-      const auto weight = static_cast<float>((k % 2 == 0 ? byte & 15 : byte >> 4) * numbers[1][at] - numbers[2][at]);
+      const auto weight = static_cast<float>(((k % 2 == 0 ? byte & 15 : byte >> 4) - numbers[2][at]) * numbers[1][at]);
       std::memcpy(bytes.data() + static_cast<size_t>(k * a.columns + n) * sizeof weight, &weight, sizeof weight);
     }
   }

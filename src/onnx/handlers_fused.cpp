@@ -125,8 +125,8 @@ Result<PackedWeights> read_packed(NodeContext& c) {
 
 // What the weights are made of: (number - zero) * scale for number k of row n.
 struct UnpackedWeights {
-  std::vector<uint8_t> numbers;         // rows x columns
-  std::vector<double> scales, offsets;  // rows x blocks; offset: zero * scale
+  std::vector<uint8_t> numbers;       // rows x columns
+  std::vector<double> scales, zeros;  // rows x blocks
 };
 
 Result<UnpackedWeights> read_weights(NodeContext& c, const PackedWeights& w) {
@@ -168,7 +168,7 @@ Result<UnpackedWeights> read_weights(NodeContext& c, const PackedWeights& w) {
       if (zeros != nullptr) zero = packed_number(zeros + n * zero_row, b, w.bits);
       if (!real_zeros.empty()) zero = real_zeros[at];
       u.scales.push_back(scale[at]);
-      u.offsets.push_back(zero * scale[at]);
+      u.zeros.push_back(zero);
       for (int64_t k = b * w.block; k < std::min(w.columns, (b + 1) * w.block); ++k)
         u.numbers[static_cast<size_t>(n * w.columns + k)] =
             static_cast<uint8_t>(packed_number(data + static_cast<int64_t>(at) * bytes, k % w.block, w.bits));
@@ -185,7 +185,7 @@ Made weights_of_floats(NodeContext& c, const PackedWeights& w, const UnpackedWei
     for (int64_t k = 0; k < w.columns; ++k) {
       const auto at = static_cast<size_t>(n * w.blocks() + k / w.block);
       const double number = u.numbers[static_cast<size_t>(n * w.columns + k)];
-      floats[k * w.rows + n] = static_cast<float>(number * u.scales[at] - u.offsets[at]);
+      floats[k * w.rows + n] = static_cast<float>((number - u.zeros[at]) * u.scales[at]);
     }
   }
   return c.constant(DType::kF32, {w.columns, w.rows}, graph::make_constant(std::move(out)));
@@ -195,7 +195,7 @@ Made weights_of_floats(NodeContext& c, const PackedWeights& w, const UnpackedWei
 Made packed_product(NodeContext& c, const Made& x, const PackedWeights& w, const UnpackedWeights& u) {
   const int64_t lanes = graph::kPackedColumns, panels = (w.rows + lanes - 1) / lanes, blocks = w.blocks();
   std::vector<std::byte> bytes(static_cast<size_t>(panels * w.columns / 2 * lanes));
-  std::vector<double> scales(static_cast<size_t>(panels * blocks * lanes)), offsets = scales;
+  std::vector<double> scales(static_cast<size_t>(panels * blocks * lanes)), zeros = scales;
   for (int64_t n = 0; n < w.rows; ++n) {
     const int64_t panel = n / lanes, lane = n % lanes;
     for (int64_t k = 0; k < w.columns; k += 2) {
@@ -206,7 +206,7 @@ Made packed_product(NodeContext& c, const Made& x, const PackedWeights& w, const
     for (int64_t b = 0; b < blocks; ++b) {
       const auto to = static_cast<size_t>((panel * blocks + b) * lanes + lane);
       scales[to] = u.scales[static_cast<size_t>(n * blocks + b)];
-      offsets[to] = u.offsets[static_cast<size_t>(n * blocks + b)];
+      zeros[to] = u.zeros[static_cast<size_t>(n * blocks + b)];
     }
   }
   auto floats = [&](const std::vector<double>& v) {
@@ -214,7 +214,7 @@ Made packed_product(NodeContext& c, const Made& x, const PackedWeights& w, const
   };
   const Made numbers = c.constant(DType::kU8, {panels, w.columns / 2, lanes}, graph::make_constant(std::move(bytes)));
   return c.emit(Op::kPackedMatMul, graph::PackedMatMulAttrs{w.rows, w.block},
-                {x, numbers, floats(scales), floats(offsets)});
+                {x, numbers, floats(scales), floats(zeros)});
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
-// Loops of PackedMatMul. A tile is a few rows of x and a panel of columns, whose numbers become floats once for all of
-// its rows. Each block's sum is scaled as a whole, and its offset goes with the sum of the row's elements:
+// Loops of PackedMatMul. A tile is as many rows of x as registers hold sums of, and a panel of columns. The numbers of
+// a block become floats once for some tiles: in registers where there is one tile, else in the first-level cache. Each
+// block's sum is scaled as a whole:
 //
-//   totals[m, block] = sum of x[m, k in block]
-//   for panel, tile:  acc = 0
-//     for block:  part = 0
-//       for i in block / 2:  low, high = float(number & 15), float(number >> 4)  of byte i of all columns
-//         part[m] += x[m, 2i] * low + x[m, 2i + 1] * high
-//       acc[m] += part[m] * scale[block] - totals[m, block] * offset[block]
+//   for panel, group of tiles:  acc = 0
+//     for block:
+//       for i in block / 2:  floats[2i], floats[2i + 1] = number & 15, number >> 4  of byte i of all columns, minus
+//       zero for tile:  part = 0
+//         for k in block:  part[m] += x[m, k] * floats[k]
+//         acc[m] += part[m] * scale[block]
 //     out = acc
 #include <algorithm>
 #include <array>
@@ -19,8 +20,8 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kLanes = graph::kPackedColumns;
-constexpr int64_t kMostRows = 6;  // of a tile, whose sums stay in registers
+constexpr int64_t kColumns = graph::kPackedColumns;
+constexpr int64_t kMostTiles = 8;  // that share the floats of a block
 
 }  // namespace
 
@@ -34,20 +35,20 @@ void GroupNest::plan_packed_matmul(const graph::Node& node) {
 Stmt GroupNest::emit_packed_sums(const graph::Node& node, const std::string& name, const Tensor& out) {
   const auto& a = node.as<graph::PackedMatMulAttrs>();
   const Tensor x = operand(node.inputs[0]), numbers = operand(node.inputs[1]);
-  const Tensor scales = operand(node.inputs[2]), offsets = operand(node.inputs[3]);
+  const Tensor scales = operand(node.inputs[2]), zeros = operand(node.inputs[3]);
   return reduce_nest(
       name, axes_of(out.shape), {{"k", x.shape.back()}}, ReducerKind::kSum, out, nullptr,
       [&](const Exprs& at, const Exprs& over) {
         Exprs from = at;
         from.back() = over[0];
-        const Expr panel = b().floor_div(at.back(), b().integer(kLanes));
-        const Expr lane = b().floor_mod(at.back(), b().integer(kLanes)), two = b().integer(2);
+        const Expr panel = b().floor_div(at.back(), b().integer(kColumns));
+        const Expr lane = b().floor_mod(at.back(), b().integer(kColumns)), two = b().integer(2);
         const Expr byte = b().cast(
             b().load(*numbers.buffer, std::array<Expr, 3>{panel, b().floor_div(over[0], two), lane}), Type::kI32);
         const Expr is_low = b().eq(b().floor_mod(over[0], two), b().integer(0));
         const Expr number = b().select(is_low, low_bits(byte), high_bits(byte));
         const Exprs block{panel, b().floor_div(over[0], b().integer(a.block)), lane};
-        const Expr weight = b().sub(b().mul(b().cast(number, compute_), read(scales, block)), read(offsets, block));
+        const Expr weight = b().mul(b().sub(b().cast(number, compute_), read(zeros, block)), read(scales, block));
         return b().mul(read(x, from), weight);
       });
 }
@@ -62,10 +63,13 @@ Expr GroupNest::high_bits(Expr byte) {
 Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& name, const Tensor& out) {
   const auto& a = node.as<graph::PackedMatMulAttrs>();
   const Tensor x = operand(node.inputs[0]), numbers = operand(node.inputs[1]);
-  const Tensor scales = operand(node.inputs[2]), offsets = operand(node.inputs[3]);
+  const Tensor scales = operand(node.inputs[2]), zeros = operand(node.inputs[3]);
   const int64_t terms = x.shape.back(), blocks = terms / a.block, panels = numbers.shape[0];
-  const int64_t all_rows = graph::element_count(x.shape) / terms, tiles = (all_rows + kMostRows - 1) / kMostRows;
-  const int64_t rows = (all_rows + tiles - 1) / tiles;
+  const int64_t all_rows = graph::element_count(x.shape) / terms;
+  // A quarter of the registers is for operands.
+  const int64_t most_rows = std::max<int64_t>(options_.register_floats * 3 / 4 / kColumns, 1);
+  const int64_t tiles = (all_rows + most_rows - 1) / most_rows, rows = (all_rows + tiles - 1) / tiles;
+  const int64_t groups = (tiles + kMostTiles - 1) / kMostTiles, tiles_of_group = (tiles + groups - 1) / groups;
   // Row m of x and of the result.
   auto place = [&](const graph::Shape& shape, Expr m, Expr last) {
     Exprs at{last};
@@ -75,66 +79,112 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
     }
     return at;
   };
-  const Tensor totals = make_temp("totals", {all_rows, blocks});
-  const Stmt sums = reduce_nest("totals", {{"m", all_rows}, {"block", blocks}}, {{"k", a.block}}, ReducerKind::kSum,
-                                totals, nullptr, [&](const Exprs& at, const Exprs& over) {
-                                  return read(x, place(x.shape, at[0], b().add(b().scale(at[1], a.block), over[0])));
-                                });
-  auto make = [&](const char* hint, int64_t count) { return make_temp(hint, {panels, tiles, count}); };
-  const Tensor acc = make("acc", rows * kLanes), part = make("part", rows * kLanes);
-  const Tensor low = make("low", kLanes), high = make("high", kLanes);
-  const Stmt nest = ordered_nest(name, {{"panel", panels}, {"tile", tiles}}, [&](const Exprs& row) {
+  // The first row of a tile: the last tile ends with the last row.
+  auto first_row = [&](Expr tile) {
+    const Expr own = b().scale(tile, rows);
+    return all_rows % rows == 0 ? own : b().min(own, b().integer(all_rows - rows));
+  };
+  // Several tiles read their rows side by side: rows of x are often powers of two apart, which one set of a cache
+  // holds.
+  const bool shares = tiles > 1;
+  const Tensor beside = shares ? make_temp("beside", {tiles, terms, rows}) : x;
+  const Stmt copy = !shares ? nullptr : ordered_nest("beside", {{"tile", tiles}}, [&](const Exprs& row) {
+    const Id term_loop = kernel_.new_id("k"), row_loop = kernel_.new_id("r");
+    const Expr k = b().var(term_loop), r = b().var(row_loop), m = b().add(first_row(row[0]), r);
+    const std::array<Expr, 3> to{row[0], k, r};
+    const Stmt one = b().store(beside.buffer->id, to, read(x, place(x.shape, m, k)));
+    return b().loop(term_loop, b().integer(terms), b().loop(row_loop, b().integer(rows), one));
+  });
+  auto make = [&](const char* hint, int64_t count) { return make_temp(hint, {panels, groups, count}); };
+  const Tensor acc = make("acc", tiles_of_group * rows * kColumns), part = make("part", rows * kColumns);
+  const Tensor floats = make("floats", (shares ? a.block : 2) * kColumns);
+  const Stmt nest = ordered_nest(name, {{"panel", panels}, {"group", groups}}, [&](const Exprs& row) {
     const Expr panel = row[0], zero = real(0);
-    // The last tile ends with the last row.
-    const Expr own = b().scale(row[1], rows);
-    const Expr first = all_rows % rows == 0 ? own : b().min(own, b().integer(all_rows - rows));
+    auto loop = [&](const char* hint, int64_t extent, auto&& body, LoopKind kind = LoopKind::kSerial) {
+      const Id id = kernel_.new_id(hint);
+      return b().loop(id, b().integer(extent), body(b().var(id)), kind);
+    };
+    auto each_lane = [&](auto&& body) { return loop("lane", kColumns, body, LoopKind::kVectorized); };
+    // body(r, place of the lane in a tile, lane) for the rows of a tile, written out.
     auto each_row = [&](auto&& body) {
       std::vector<Stmt> all;
-      for (int64_t r = 0; r < rows; ++r) {
-        const Id lane = kernel_.new_id("lane");
-        const Expr l = b().var(lane);
-        all.push_back(
-            b().loop(lane, b().integer(kLanes), body(r, b().offset(l, r * kLanes), l), LoopKind::kVectorized));
-      }
+      for (int64_t r = 0; r < rows; ++r)
+        all.push_back(each_lane([&](Expr lane) { return body(r, b().offset(lane, r * kColumns), lane); }));
       return b().seq(all);
     };
-    auto x_at = [&](int64_t r, Expr k) { return read(x, place(x.shape, b().offset(first, r), k)); };
-    auto each_block = [&](Expr block) {
-      const Id byte_loop = kernel_.new_id("i"), lane_loop = kernel_.new_id("lane");
-      const Expr i = b().add(b().scale(block, a.block / 2), b().var(byte_loop)), lane = b().var(lane_loop);
-      const Expr byte = b().cast(b().load(*numbers.buffer, std::array<Expr, 3>{panel, i, lane}), Type::kI32);
-      const std::array<Stmt, 2> floats{row_store(low, row, lane, b().cast(low_bits(byte), compute_)),
-                                       row_store(high, row, lane, b().cast(high_bits(byte), compute_))};
-      const Stmt widen = b().loop(lane_loop, b().integer(kLanes), b().seq(floats), LoopKind::kVectorized);
-      const Stmt add = each_row([&](int64_t r, Expr at, Expr l) {
-        const Expr even = b().mul(x_at(r, b().scale(i, 2)), row_load(low, row, l));
-        const Expr odd = b().mul(x_at(r, b().offset(b().scale(i, 2), 1)), row_load(high, row, l));
-        return row_store(part, row, at, b().add(b().add(row_load(part, row, at), even), odd));
+    // body(tile of the group, tile of all, its first row)
+    auto each_tile = [&](auto&& body) {
+      return loop("tile", tiles_of_group, [&](Expr t) {
+        const Expr tile = b().add(b().scale(row[1], tiles_of_group), t);
+        const Stmt s = body(t, tile, first_row(tile));
+        return tiles % tiles_of_group == 0 ? s : b().if_then(b().lt(tile, b().integer(tiles)), s);
       });
-      const Stmt terms_of = b().loop(byte_loop, b().integer(a.block / 2), b().seq(std::array<Stmt, 2>{widen, add}));
-      const Stmt scale = each_row([&](int64_t r, Expr at, Expr l) {
-        const Exprs of_block{panel, block, l};
-        const Expr total = b().load(*totals.buffer, std::array<Expr, 2>{b().offset(first, r), block});
-        const Expr scaled = b().mul(row_load(part, row, at), read(scales, of_block));
-        const Expr moved = b().mul(total, read(offsets, of_block));
-        return row_store(acc, row, at, b().add(row_load(acc, row, at), b().sub(scaled, moved)));
-      });
-      const Stmt clear = each_row([&](int64_t, Expr at, Expr) { return row_store(part, row, at, zero); });
-      return b().seq(std::array<Stmt, 3>{clear, terms_of, scale});
     };
-    const Id block_loop = kernel_.new_id("block");
-    const Stmt put = each_row([&](int64_t r, Expr at, Expr l) {
-      const Expr m = b().offset(first, r), column = b().add(b().scale(panel, kLanes), l);
-      Expr is_own = a.columns % kLanes == 0 ? nullptr : b().lt(column, b().integer(a.columns));
-      if (all_rows % rows != 0) is_own = b().logical_and(is_own, b().le(own, m));
-      return b().store(out.buffer->id, place(out.shape, m, column), b().cast(row_load(acc, row, at), out.buffer->type),
-                       is_own);
+    auto in_acc = [&](Expr tile, Expr at) { return b().add(b().scale(tile, rows * kColumns), at); };
+    auto x_at = [&](Expr tile, int64_t r, Expr k) {
+      if (shares) return b().load(*beside.buffer, std::array<Expr, 3>{tile, k, b().integer(r)});
+      return read(x, place(x.shape, b().integer(r), k));
+    };
+    // Byte i of all columns as floats `to` and `to` + 1, without the block's zero points.
+    auto widen = [&](Expr block, Expr i, Expr to) {
+      return each_lane([&](Expr lane) {
+        const Expr byte = b().cast(b().load(*numbers.buffer, std::array<Expr, 3>{panel, i, lane}), Type::kI32);
+        const Expr at = b().add(b().scale(to, kColumns), lane), zero_point = read(zeros, {panel, block, lane});
+        auto number = [&](Expr bits) { return b().sub(b().cast(bits, compute_), zero_point); };
+        const std::array<Stmt, 2> both{row_store(floats, row, at, number(low_bits(byte))),
+                                       row_store(floats, row, b().offset(at, kColumns), number(high_bits(byte)))};
+        return b().seq(both);
+      });
+    };
+    // part += x[k] * float `from`, ... for `count` terms.
+    auto add_terms = [&](Expr tile, Expr k, Expr from, int64_t count) {
+      return each_row([&](int64_t r, Expr at, Expr lane) {
+        Expr sum = row_load(part, row, at);
+        for (int64_t i = 0; i < count; ++i) {
+          const Expr number = row_load(floats, row, b().add(b().scale(b().offset(from, i), kColumns), lane));
+          sum = b().add(sum, b().mul(x_at(tile, r, b().offset(k, i)), number));
+        }
+        return row_store(part, row, at, sum);
+      });
+    };
+    auto each_block = [&](Expr block) {
+      const Expr first_byte = b().scale(block, a.block / 2), first_term = b().scale(block, a.block),
+                 none = b().integer(0);
+      const Stmt widen_all = !shares ? nullptr : loop("i", a.block / 2, [&](Expr i) {
+        return widen(block, b().add(first_byte, i), b().scale(i, 2));
+      });
+      const Stmt tile_sums = each_tile([&](Expr t, Expr tile, Expr) {
+        const Stmt clear = each_row([&](int64_t, Expr at, Expr) { return row_store(part, row, at, zero); });
+        const Stmt terms_of =
+            shares
+                ? loop("k", a.block, [&](Expr k) { return add_terms(tile, b().add(first_term, k), k, 1); })
+                : loop("i", a.block / 2, [&](Expr i) {
+                    return b().seq(std::array<Stmt, 2>{widen(block, b().add(first_byte, i), none),
+                                                       add_terms(tile, b().add(first_term, b().scale(i, 2)), none, 2)});
+                  });
+        const Stmt scale = each_row([&](int64_t, Expr at, Expr lane) {
+          const Expr scaled = b().mul(row_load(part, row, at), read(scales, {panel, block, lane}));
+          return row_store(acc, row, in_acc(t, at), b().add(row_load(acc, row, in_acc(t, at)), scaled));
+        });
+        return b().seq(std::array<Stmt, 3>{clear, terms_of, scale});
+      });
+      return b().seq(std::array<Stmt, 2>{widen_all, tile_sums});
+    };
+    const Stmt clear_all = each_tile([&](Expr t, Expr, Expr) {
+      return each_row([&](int64_t, Expr at, Expr) { return row_store(acc, row, in_acc(t, at), zero); });
     });
-    const std::array<Stmt, 3> all{each_row([&](int64_t, Expr at, Expr) { return row_store(acc, row, at, zero); }),
-                                  b().loop(block_loop, b().integer(blocks), each_block(b().var(block_loop))), put};
-    return b().seq(all);
+    const Stmt put = each_tile([&](Expr t, Expr tile, Expr first) {
+      return each_row([&](int64_t r, Expr at, Expr lane) {
+        const Expr m = b().offset(first, r), column = b().add(b().scale(panel, kColumns), lane);
+        Expr is_own = a.columns % kColumns == 0 ? nullptr : b().lt(column, b().integer(a.columns));
+        if (all_rows % rows != 0) is_own = b().logical_and(is_own, b().le(b().scale(tile, rows), m));
+        return b().store(out.buffer->id, place(out.shape, m, column),
+                         b().cast(row_load(acc, row, in_acc(t, at)), out.buffer->type), is_own);
+      });
+    });
+    return b().seq(std::array<Stmt, 3>{clear_all, loop("block", blocks, each_block), put});
   });
-  return b().seq(std::array<Stmt, 2>{sums, nest});
+  return b().seq(std::array<Stmt, 2>{copy, nest});
 }
 
 }  // namespace tcc::task

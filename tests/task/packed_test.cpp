@@ -31,8 +31,8 @@ struct Packed {
     const ValueId q = constant(
         DType::kU8, numbers, drawn(graph::element_count(numbers), [&] { return static_cast<double>(rng.below(256)); }));
     const ValueId scales = constant(DType::kF32, each, drawn(graph::element_count(each), uniform));
-    const ValueId offsets = constant(DType::kF32, each, drawn(graph::element_count(each), uniform));
-    return m.node(Op::kPackedMatMul, graph::PackedMatMulAttrs{columns, block}, {x, q, scales, offsets});
+    const ValueId zeros = constant(DType::kF32, each, drawn(graph::element_count(each), uniform));
+    return m.node(Op::kPackedMatMul, graph::PackedMatMulAttrs{columns, block}, {x, q, scales, zeros});
   }
 };
 

@@ -26,7 +26,7 @@ Result<TensorType> Typing::packed_matmul() const {
   const PackedShape p(shape(0), a);
   const Shape each{p.panels, p.blocks, kPackedColumns};
   if (shape(1) != Shape{p.panels, p.terms / 2, kPackedColumns} || shape(2) != each || shape(3) != each)
-    return input_error("packed weights {}, scales {} and offsets {} do not fit {} in blocks of {}",
+    return input_error("packed weights {}, scales {} and zero points {} do not fit {} in blocks of {}",
                        shape_text(shape(1)), shape_text(shape(2)), shape_text(shape(3)), shape_text(shape(0)), a.block);
   Shape out = shape(0);
   out.back() = a.columns;
@@ -43,7 +43,7 @@ void Runner::packed_matmul() {
       const auto byte =
           static_cast<int>(in(1).data[static_cast<size_t>((panel * (p.terms / 2) + k / 2) * kPackedColumns + lane)]);
       const auto at = static_cast<size_t>((panel * p.blocks + k / p.block) * kPackedColumns + lane);
-      weights[static_cast<size_t>(k)] = (k % 2 == 0 ? byte & 15 : byte >> 4) * in(2).data[at] - in(3).data[at];
+      weights[static_cast<size_t>(k)] = ((k % 2 == 0 ? byte & 15 : byte >> 4) - in(3).data[at]) * in(2).data[at];
     }
     for (int64_t m = 0; m < rows; ++m) {
       double sum = 0;
