@@ -101,6 +101,9 @@ int packed_number(const uint8_t* row, int64_t i, int64_t bits) {
   return (row[i / each] >> (bits * (i % each))) & ((1 << bits) - 1);
 }
 
+constexpr int64_t kMostPackedBlock =
+    256;  // terms that share a scale, whose floats a kernel keeps in the first-level cache
+
 struct PackedWeights {
   int64_t rows, columns, bits, block;  // rows: N, the outputs; columns: K, the terms of a sum
   int64_t blocks() const { return (columns + block - 1) / block; }
@@ -224,7 +227,8 @@ Result<void> import_matmul_nbits(NodeContext& c) {
   if (c.has_input(4)) return refuse(Refusal::kAttribute, "input 4 (g_idx, an order of groups) is not supported");
   TCC_TRY(const UnpackedWeights u, read_weights(c, w));
   const DType dtype = c.input_value(0).dtype;
-  const bool packs = w.bits == 4 && w.block % 2 == 0 && w.columns % w.block == 0 && dtype != DType::kF64;
+  const bool packs = w.bits == 4 && w.block % 2 == 0 && w.block <= kMostPackedBlock && w.columns % w.block == 0 &&
+                     dtype != DType::kF64;
   Made y = packs ? c.cast(packed_product(c, c.cast(c.input(0), DType::kF32), w, u), dtype)
                  : c.emit(Op::kMatMul, graph::MatMulAttrs{}, {c.input(0), c.cast(weights_of_floats(c, w, u), dtype)});
   return c.finish(c.has_input(5) ? c.arithmetic(Op::kAdd, y, c.input(5)) : y);
