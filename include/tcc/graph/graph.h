@@ -175,9 +175,10 @@ struct SuppressAttrs {
   double most_overlap = 0, least_score = -HUGE_VAL;
 };
 
-// A product with a constant matrix of numbers of 4 bits. Inputs: x (f32, ..., K), the numbers (u8, P,K/2,32: panels of 32
-// columns; the low bits of byte i are term 2i of the column's sum, the high ones term 2i+1), their scales and zero points
-// (f32, P,K/block,32). Column n of the result (f32, ..., columns) is the sum over k of x[k] * (number - zero) * scale.
+// A product with a constant matrix of numbers of 4 bits. Inputs: x (f32, ..., K), the numbers (u8, P,K/2,32: panels of
+// 32 columns; the low bits of byte i are term 2i of the column's sum, the high ones term 2i+1), their scales and zero
+// points (f32, P,K/block,32). Column n of the result (f32, ..., columns) is the sum over k of x[k] * (number - zero) *
+// scale.
 struct PackedMatMulAttrs {
   int64_t columns = 0, block = 0;  // block: terms that share a scale, a divisor of K and even
 };

@@ -93,8 +93,8 @@ struct Task {
 };
 
 struct TaskOptions {
-  bool tf32 = false;      // contractions of f32 may round what they multiply (ir::Kernel::tf32)
-  bool in_order = false;  // sorts and scatters are loops that run in order and do less work, as suits a CPU
+  bool tf32 = false;              // contractions of f32 may round what they multiply (ir::Kernel::tf32)
+  bool in_order = false;          // sorts and scatters are loops that run in order and do less work, as suits a CPU
   int64_t register_floats = 512;  // of f32 in all vector registers, for tiles that are not scheduled
 };
 // Errors (input): a tensor without elements.
