@@ -12,8 +12,8 @@ namespace tcc::driver {
 Result<Program> cut_into_tasks(const Model& model, const target::Target& target, const FormRecords& records = {});
 
 // Constants folded, patterns, precision, one Winograd form and layouts, as the source asks for them.
-task::TaskOptions task_options(const ModelSource& source, const target::Target& target);
 Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, const target::Target& target);
+task::TaskOptions task_options(const ModelSource& source, const target::Target& target);
 
 // The program of every task for every target, compiled: target by target, tasks in order. Errors: a task that has no
 // program for a target, which is named; no compiler for a target.
