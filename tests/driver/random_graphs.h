@@ -433,8 +433,39 @@ class GraphMaker {
             {between(1, 8), between(1, 4)}, {three(), three()}, {three(), three()}, {chance(2) ? 1 : 0, 0}},
         {*blocks}, x->exact && !graph::is_float(value(x->id).dtype));
   }
+  // The tensor under another shape of as many elements.
+  std::optional<ValueId> rows_of(ValueId id, const Shape& shape) {
+    const auto made = g_.add_node(Op::kReshape, graph::ReshapeAttrs{shape}, {id}, "rows");
+    return made ? std::optional(*made) : std::nullopt;
+  }
+  void determinant() {
+    const int64_t n = between(1, 3);
+    const auto x = some([&](Known k) {
+      return value(k.id).dtype == DType::kF32 && value(k.id).elements() > 0 && value(k.id).elements() % (n * n) == 0;
+    });
+    if (!x) return;
+    if (const auto m = rows_of(x->id, {value(x->id).elements() / (n * n), n, n}))
+      add(Op::kDeterminant, graph::NoAttrs{}, {*m}, false);
+  }
+  void packed_product() {
+    constexpr int64_t kTerms = 8;
+    const auto x = some([&](Known k) {
+      return value(k.id).dtype == DType::kF32 && value(k.id).elements() > 0 && value(k.id).elements() % kTerms == 0;
+    });
+    if (!x) return;
+    const graph::PackedMatMulAttrs a{between(1, 40), int64_t{2} << between(0, 2)};
+    const int64_t lanes = graph::kPackedColumns, panels = (a.columns + lanes - 1) / lanes;
+    const Shape each{panels, kTerms / a.block, lanes};
+    const auto rows = rows_of(x->id, {value(x->id).elements() / kTerms, kTerms});
+    if (!rows) return;
+    const ValueId numbers = constant(DType::kU8, {panels, kTerms / 2, lanes}, 0, 256);
+    add(Op::kPackedMatMul, a,
+        {*rows, numbers, constant(DType::kF32, each, -0.2, 0.2), constant(DType::kF32, each, 0, 16)}, false);
+  }
   void resample() {
     if (chance(3)) return fold();
+    if (chance(4)) return determinant();
+    if (chance(4)) return packed_product();
     const auto x = real();
     if (!x || value(x->id).shape.empty()) return;
     graph::ResampleAttrs a;
