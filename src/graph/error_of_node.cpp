@@ -55,6 +55,7 @@ class ErrorOfNode {
       case Op::kScan:
       case Op::kScatter:
       case Op::kFold:
+      case Op::kPackedMatMul:
         sum();
         break;
       case Op::kReduceProd:
@@ -77,9 +78,6 @@ class ErrorOfNode {
         break;
       case Op::kDeterminant:
         determinant();
-        break;
-      case Op::kPackedMatMul:
-        packed_matmul();
         break;
       default:
         elementwise();
@@ -168,6 +166,9 @@ class ErrorOfNode {
       absolute.push_back(*input);
       for (double& v : absolute.back().data) v = std::fabs(v);
     }
+    // Zero points are subtracted.
+    if (node_.op == Op::kPackedMatMul)
+      for (double& v : absolute[3].data) v = -v;
     Operands operands;
     for (const HostTensor& input : absolute) operands.push_back(&input);
     Node positive = node_;
@@ -203,6 +204,8 @@ class ErrorOfNode {
         return out_.shape[static_cast<size_t>(node_.as<ScanAttrs>().axis)];
       case Op::kScatter:
         return 1 + std::ssize(in(1).data);
+      case Op::kPackedMatMul:
+        return in(0).shape.back();
       case Op::kFold: {
         int64_t blocks = 1;
         for (size_t i = 0; i < node_.as<FoldAttrs>().image.size(); ++i) blocks *= in(0).shape[2 + i];
@@ -299,26 +302,6 @@ class ErrorOfNode {
         add(at, u_ * (logarithm ? shares + (1 + model_.function_ulps) * (difference + result)
                                 : result * (shares + difference)));
       }
-    }
-  }
-
-  // As of a product, the magnitudes of whose terms have no difference in them.
-  void packed_matmul() {
-    std::vector<HostTensor> absolute;
-    for (const HostTensor* input : inputs_) {
-      absolute.push_back(*input);
-      for (double& v : absolute.back().data) v = std::fabs(v);
-    }
-    for (double& v : absolute[3].data) v = -v;
-    Operands operands;
-    for (const HostTensor& input : absolute) operands.push_back(&input);
-    const HostTensor scale = run_node(graph_, node_, operands, pool_, &meter_);
-    error_.terms = in(0).shape.back();
-    const double root = std::sqrt(static_cast<double>(error_.terms));
-    for (size_t i = 0; i < out_.data.size(); ++i) {
-      const double s = finite_magnitude(scale.data[i]), y = finite_magnitude(out_.data[i]);
-      error_.allowed[i] += 4 * u_ * root * s;
-      error_.typical[i] += u_ * (s + root * y);
     }
   }
 

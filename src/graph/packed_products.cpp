@@ -9,7 +9,7 @@ namespace {
 std::optional<ValueId> unpacked(Graph& graph, const Node& node) {
   if (node.op != Op::kPackedMatMul) return std::nullopt;
   const auto& a = node.as<PackedMatMulAttrs>();
-  const int64_t terms = graph.value(node.inputs[0]).shape.back(), blocks = terms / a.block;
+  const int64_t terms = graph.value(node.inputs[0]).shape.back();
   std::vector<std::vector<double>> numbers;
   for (size_t i : {size_t{1}, size_t{2}, size_t{3}}) {
     const Value& v = graph.value(node.inputs[i]);
@@ -17,16 +17,11 @@ std::optional<ValueId> unpacked(Graph& graph, const Node& node) {
     numbers.push_back(constant_doubles(*v.constant, v.dtype, v.elements()));
   }
   std::vector<std::byte> bytes(static_cast<size_t>(terms * a.columns) * sizeof(float));
-  for (int64_t n = 0; n < a.columns; ++n) {
-    const int64_t panel = n / kPackedColumns, lane = n % kPackedColumns;
+  for (int64_t n = 0; n < a.columns; ++n)
     for (int64_t k = 0; k < terms; ++k) {
-      const auto byte =
-          static_cast<int>(numbers[0][static_cast<size_t>((panel * (terms / 2) + k / 2) * kPackedColumns + lane)]);
-      const auto at = static_cast<size_t>((panel * blocks + k / a.block) * kPackedColumns + lane);
-      const auto weight = static_cast<float>(((k % 2 == 0 ? byte & 15 : byte >> 4) - numbers[2][at]) * numbers[1][at]);
+      const auto weight = static_cast<float>(packed_weight(a, terms, numbers[0], numbers[1], numbers[2], k, n));
       std::memcpy(bytes.data() + static_cast<size_t>(k * a.columns + n) * sizeof weight, &weight, sizeof weight);
     }
-  }
   const ValueId weights = graph.add_constant("", DType::kF32, {terms, a.columns}, make_constant(std::move(bytes)));
   return emit_node(graph, Op::kMatMul, MatMulAttrs{}, {node.inputs[0], weights}, node);
 }

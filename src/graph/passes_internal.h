@@ -29,6 +29,9 @@ double wrap_integer(double v, DType dtype);
 // at most.
 double sum_of_cofactors(const double* matrix, int64_t n);
 
+// Term k of column n of the matrix of a PackedMatMul with `terms` terms, from the elements of its inputs 1 to 3.
+double packed_weight(const PackedMatMulAttrs& a, int64_t terms, const std::vector<double>& numbers,
+                     const std::vector<double>& scales, const std::vector<double>& zeros, int64_t k, int64_t n);
 // Products with weights of 4 bits become products with floats (packed_products.cpp).
 void unpack_products(Graph& graph);
 

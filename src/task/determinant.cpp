@@ -18,8 +18,6 @@ using namespace ir;
 
 namespace {
 
-constexpr int64_t kLanes = 16;  // of a vector of f32 where it is widest; others are several vectors
-
 constexpr int64_t kOwnBytes = 64 << 10;  // of a thread's copy of a matrix, in f64
 
 }  // namespace
@@ -27,12 +25,12 @@ constexpr int64_t kOwnBytes = 64 << 10;  // of a thread's copy of a matrix, in f
 void GroupNest::plan_determinant(const graph::Node& node) {
   add_stage("determinant", node, false, [this, &node](const std::string& name, const Tensor& out) {
     const Tensor x = operand(node.inputs[0]);
-    const int64_t matrices = x.shape[0], n = x.shape[1], vectors = (n + kLanes - 1) / kLanes;
+    const int64_t matrices = x.shape[0], n = x.shape[1], vectors = (n + kVectorLanes - 1) / kVectorLanes;
     // In vectors where loops run in order; elsewhere a thread has a matrix.
     const LoopKind across = options_.in_order ? LoopKind::kVectorized : LoopKind::kSerial;
-    const graph::Shape padded{matrices, n, vectors * kLanes};
+    const graph::Shape padded{matrices, n, vectors * kVectorLanes};
     const Tensor a = make_temp("rows", padded);
-    const Tensor swapped = make_temp("swapped", {matrices, kLanes});
+    const Tensor swapped = make_temp("swapped", {matrices, kVectorLanes});
     auto one = [&](const char* hint, Type type) {
       return computing(type, [&] { return make_temp(hint, {matrices, 1}); });
     };
@@ -55,10 +53,10 @@ void GroupNest::plan_determinant(const graph::Node& node) {
       // body(lane, column) for a row; with `from` without the vectors in front of that column.
       auto each_column = [&](Expr from, auto&& body) {
         const Id vector = kernel_.new_id("vector"), lane = kernel_.new_id("lane");
-        const Expr column = b().add(b().scale(b().var(vector), kLanes), b().var(lane));
-        Stmt lanes = b().loop(lane, b().integer(kLanes), body(b().var(lane), column), across);
+        const Expr column = b().add(b().scale(b().var(vector), kVectorLanes), b().var(lane));
+        Stmt lanes = b().loop(lane, b().integer(kVectorLanes), body(b().var(lane), column), across);
         if (from != nullptr)
-          lanes = b().if_then(b().lt(from, b().scale(b().offset(b().var(vector), 1), kLanes)), lanes);
+          lanes = b().if_then(b().lt(from, b().scale(b().offset(b().var(vector), 1), kVectorLanes)), lanes);
         return b().loop(vector, b().integer(vectors), lanes);
       };
       const Stmt own_copy = !has_own_copy ? nullptr : each_row([&](Expr i) {

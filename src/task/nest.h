@@ -35,6 +35,8 @@ ir::Type ir_type(graph::DType dtype);
 using ir::kPadBlock;
 // The matrix products of a convolution by tiles.
 inline constexpr const char* kWinogradProduct = "winograd_product";
+// Of a vector of f32 where it is widest, in loops that are not scheduled; narrower machines take several vectors.
+inline constexpr int64_t kVectorLanes = 16;
 // The weighted sum of an attention.
 inline constexpr const char* kAttentionProduct = "gemm1";
 

@@ -11,24 +11,18 @@ namespace tcc::task {
 
 using namespace ir;
 
-namespace {
-
-constexpr int64_t kRowLanes = 16;  // rows of a vector
-
-}  // namespace
-
 // Work grows with k, for as many rows at a time as a vector has lanes.
 bool GroupNest::sorts_in_lanes(const graph::TopKAttrs& a, const graph::Shape& shape) const {
   constexpr int64_t kMostInLanes = 64;
   const int64_t rows = graph::element_count(graph::Shape(shape.begin() + a.axis + 1, shape.end()));
-  return a.k <= kMostInLanes && 2 * rows >= kRowLanes;
+  return a.k <= kMostInLanes && 2 * rows >= kVectorLanes;
 }
 
 Stmt GroupNest::emit_in_lanes(const graph::Node& node, const std::string& name, const Tensor& out) {
   const auto& a = node.as<graph::TopKAttrs>();
   const auto axis = static_cast<size_t>(a.axis);
   const graph::Shape shape = operand(node.inputs[0]).shape;
-  const int64_t extent = shape[axis], lanes = kRowLanes;
+  const int64_t extent = shape[axis], lanes = kVectorLanes;
   const int64_t rows = graph::element_count(graph::Shape(shape.begin() + a.axis + 1, shape.end()));
   const int64_t vectors = (rows + lanes - 1) / lanes;
   const Type key = widened(value(node.inputs[0]).dtype);

@@ -75,7 +75,7 @@ class GroupNest::SuppressRow {
   }
 
  private:
-  static constexpr int64_t kLanes = 16, kGroup = 4 * kLanes;
+  static constexpr int64_t kLanes = kVectorLanes, kGroup = 4 * kLanes;
 
   Builder& b() { return nest_.b(); }
   Tensor make(const char* hint, Type type, int64_t count) {
@@ -97,7 +97,7 @@ class GroupNest::SuppressRow {
   Stmt each_lane(Body body, int64_t lanes = kLanes) {
     return loop("lane", lanes, body, across_);
   }
-  static Expr at_vector(Builder& b, Expr vector, Expr lane) { return b.add(b.scale(vector, kLanes), lane); }
+  Expr at_vector(Expr vector, Expr lane) { return b().add(b().scale(vector, kLanes), lane); }
   // t[0] = the combination of all lanes of t.
   template <class Combine>
   Stmt fold(const Tensor& t, Combine combine) {
@@ -108,22 +108,21 @@ class GroupNest::SuppressRow {
     steps.push_back(set(t, combine(get(t), load(t, b().integer(1)))));
     return b().seq(steps);
   }
-  Expr greater(Expr x, Expr y) { return b().max(x, y); }
 
   // tops[group] = the best of the group.
   Stmt find_top(Expr group) {
     const Stmt vectors = each_lane([&](Expr lane) {
       const Expr first = b().add(b().scale(group, kGroup), lane);
       Expr top = load(left_, first);
-      for (int64_t i = kLanes; i < kGroup; i += kLanes) top = greater(top, load(left_, b().offset(first, i)));
+      for (int64_t i = kLanes; i < kGroup; i += kLanes) top = b().max(top, load(left_, b().offset(first, i)));
       return store(best_, lane, top);
     });
-    return seq({vectors, fold(best_, [&](Expr x, Expr y) { return greater(x, y); }), store(tops_, group, get(best_))});
+    return seq({vectors, fold(best_, [&](Expr x, Expr y) { return b().max(x, y); }), store(tops_, group, get(best_))});
   }
 
   Stmt start() {
     const Stmt no_tops = loop("vector", top_vectors_, [&](Expr v) {
-      return each_lane([&](Expr lane) { return store(tops_, at_vector(b(), v, lane), none()); });
+      return each_lane([&](Expr lane) { return store(tops_, at_vector(v, lane), none()); });
     });
     const Stmt groups = loop("group", groups_, [&](Expr group) {
       const Stmt scores = each_lane(
@@ -140,7 +139,7 @@ class GroupNest::SuppressRow {
     const Stmt no_boxes = loop("vector", stayed_vectors_, [&](Expr v) {
       return each_lane([&](Expr lane) {
         std::vector<Stmt> stores;
-        for (const Tensor& t : stayed_) stores.push_back(store(t, at_vector(b(), v, lane), b().real(0, Type::kF32)));
+        for (const Tensor& t : stayed_) stores.push_back(store(t, at_vector(v, lane), b().real(0, Type::kF32)));
         return b().seq(stores);
       });
     });
@@ -150,12 +149,11 @@ class GroupNest::SuppressRow {
   // best[0] = the best score of those left.
   Stmt search_top() {
     const Stmt tops = loop("vector", top_vectors_, [&](Expr v) {
-      return each_lane([&](Expr lane) {
-        return store(best_, lane, greater(load(best_, lane), load(tops_, at_vector(b(), v, lane))));
-      });
+      return each_lane(
+          [&](Expr lane) { return store(best_, lane, b().max(load(best_, lane), load(tops_, at_vector(v, lane)))); });
     });
     return seq({each_lane([&](Expr lane) { return store(best_, lane, none()); }), tops,
-                fold(best_, [&](Expr x, Expr y) { return greater(x, y); })});
+                fold(best_, [&](Expr x, Expr y) { return b().max(x, y); })});
   }
 
   // place[0] = the first of `vectors` vectors' elements that is best[0].
@@ -164,7 +162,7 @@ class GroupNest::SuppressRow {
     const Expr behind = b().integer(vectors * kLanes, Type::kI32);
     const Stmt search = loop("vector", vectors, [&](Expr v) {
       return each_lane([&](Expr lane) {
-        const Expr i = at_vector(b(), v, lane);
+        const Expr i = at_vector(v, lane);
         const Expr here = b().select(b().eq(element(i), get(best_)), b().cast(i, Type::kI32), behind);
         return store(place_, lane, b().min(load(place_, lane), here));
       });
@@ -190,7 +188,7 @@ class GroupNest::SuppressRow {
           b().load(*boxes_.buffer, std::array<Expr, 3>{row_[0], get(number_), b().integer(static_cast<int64_t>(c))});
     const Stmt compare = loop("vector", stayed_vectors_, [&](Expr v) {
       return b().if_then(b().lt(b().scale(v, kLanes), get(kept_)), each_lane([&](Expr lane) {
-                           const Expr j = at_vector(b(), v, lane);
+                           const Expr j = at_vector(v, lane);
                            for (size_t c = 0; c < 4; ++c) other[c] = load(stayed_[c], j);
                            const Expr overlaps = nest_.computing(Type::kF32, [&] {
                              return box.overlaps(other, load(stayed_[4], j), own, box.area(own));
