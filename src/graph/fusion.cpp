@@ -1,6 +1,7 @@
 // fuse and plan_memory.
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "passes_internal.h"
 #include "tcc/graph/finite.h"
@@ -17,6 +18,9 @@ constexpr int64_t kMinQueries = 4;
 // whose members read a value twice doubles with each of them: a group ends before its last value reads its operands
 // more often than this.
 constexpr double kMaxReads = 256;
+
+// Nodes of a branch that is looked for from its end.
+constexpr int64_t kMostInBranch = 32;
 
 // Members of a diamond that joins a group.
 constexpr int64_t kMostInDiamond = 4;
@@ -40,17 +44,14 @@ double reads_in_formula(const Graph& graph, const Node& node) {
   }
 }
 
-// How often the node's result reads what was there before its group, where it reads `value` that does so `reads` times.
-double reads_behind(const Graph& graph, const Node& node, ValueId value, double reads) {
-  double sum = 0;
-  for (ValueId input : node.inputs) sum += input == value ? reads : 1;
-  return sum * reads_in_formula(graph, node);
-}
-
 class Fuser {
  public:
   Fuser(const Graph& graph, const FuseOptions& options)
-      : graph_(graph), options_(options), consumers_(find_consumers(graph)), group_of_(graph.nodes.size(), kNone) {
+      : graph_(graph),
+        options_(options),
+        consumers_(find_consumers(graph)),
+        group_of_(graph.nodes.size(), kNone),
+        waits_(graph.nodes.size(), 0) {
     is_output_.resize(graph.values.size(), 0);
     for (ValueId id : graph.outputs) is_output_[static_cast<size_t>(id)] = 1;
   }
@@ -59,28 +60,45 @@ class Fuser {
     for (NodeId id : graph_.order) {
       const Node& node = graph_.node(id);
       if (op_class(node.op) == OpClass::kView || group_of_[static_cast<size_t>(id)] != kNone) continue;
-      if (is_nothing(node) || is_postponed(node) || postpones(node)) continue;
-      // What waited for this node in vain runs now.
+      if (is_nothing(node) || waits_[static_cast<size_t>(id)]) continue;
+      // What waited for this node in vain runs now; a Concat takes it in.
       for (ValueId input : node.inputs)
-        if (auto it = postponed_.find(input); it != postponed_.end() && !is_ready(input))
-          make_group(it->second.front());
+        if (const Branch* branch = waiting(input); branch != nullptr && node.op != Op::kConcat)
+          make_group(branch->nodes.front(), false);
       if (group_of_[static_cast<size_t>(id)] != kNone) continue;  // and took this node
       // Of two branches that meet in an Add, the heavier one takes the Add: the lighter has to run first.
-      if (const Node* lighter = lighter_sibling(node)) make_group(lighter->id);
-      make_group(id);
+      if (const Node* lighter = lighter_sibling(node)) make_group(lighter->id, false);
+      make_group(id, true);
     }
     return std::move(groups_);
   }
 
  private:
-  void make_group(NodeId id) {
+  // Elements that the group of their only reader makes where it reads them. They wait for its other operands.
+  struct Branch {
+    std::vector<NodeId> nodes;
+    double reads;  // of what was there before, for one element
+  };
+
+  void make_group(NodeId id, bool may_wait) {
     FusionGroup group;
     group.id = static_cast<int64_t>(groups_.size());
     group.anchor = id;
-    append(group, id);
     const Node& anchor = graph_.node(id);
+    if (anchor.op == Op::kConcat)
+      for (ValueId input : anchor.inputs) take_branch(group, input);
+    append(group, id);
     if (takes_consumers(anchor.op)) {
-      take_members(group, op_class(anchor.op) == OpClass::kElementwise ? reads_behind(graph_, anchor, kNone, 1) : 1);
+      const double reads =
+          take_members(group, op_class(anchor.op) == OpClass::kElementwise ? reads_behind(anchor, kNone, 1) : 1);
+      if (may_wait && waits(group)) {
+        for (NodeId member : group.nodes) {
+          group_of_[static_cast<size_t>(member)] = kNone;
+          waits_[static_cast<size_t>(member)] = 1;
+        }
+        branches_[group.output] = {std::move(group.nodes), reads};
+        return;
+      }
       if (const Node* softmax = softmax_of_scores(group)) {
         append(group, softmax->id);
         if (const Node* rounding = rounding_of(*softmax)) append(group, rounding->id);
@@ -97,19 +115,20 @@ class Fuser {
     groups_.push_back(std::move(group));
   }
 
-  void take_members(FusionGroup& group, double reads) {
+  // Returns how often the group's last value reads what was there before.
+  double take_members(FusionGroup& group, double reads) {
     for (;;) {
-      if (const Node* next = next_member(group.output)) {
-        reads = reads_behind(graph_, *next, group.output, reads);
-        if (reads > kMaxReads) return;
+      if (const Node* next = next_member(group.output, takes_moves(group))) {
+        const double behind = reads_behind(*next, group.output, reads);
+        if (behind > kMaxReads) return reads;
+        reads = behind;
         for (ValueId input : next->inputs)
-          if (input != group.output && !is_ready(input))
-            for (NodeId id : dequantization(input)) append(group, id);
+          if (input != group.output) take_branch(group, input);
         append(group, next->id);
         continue;
       }
       const std::vector<NodeId> members = diamond(group);
-      if (members.empty()) return;
+      if (members.empty()) return reads;
       std::map<ValueId, double> behind{{group.output, reads}};
       for (NodeId id : members) {
         const Node& node = graph_.node(id);
@@ -117,8 +136,9 @@ class Fuser {
         for (ValueId input : node.inputs) sum += behind.contains(input) ? behind[input] : 1;
         behind[node.output] = sum * reads_in_formula(graph_, node);
       }
-      reads = behind[graph_.node(members.back()).output];
-      if (reads > kMaxReads) return;
+      const double most = behind[graph_.node(members.back()).output];
+      if (most > kMaxReads) return reads;
+      reads = most;
       for (NodeId id : members) append(group, id);
     }
   }
@@ -158,55 +178,80 @@ class Fuser {
     return {};
   }
 
-  // --- numbers of 8 bits as floats: written to memory they would take four times as much as what they are made from.
-  // Such a chain of a Cast and elementwise operators with constants waits for the group that makes the other operand of
-  // its only reader, and becomes a part of it.
-  bool postpones(const Node& cast) {
-    if (cast.op != Op::kCast || !is_byte(graph_.value(cast.inputs[0]).dtype)) return false;
-    if (!is_float(graph_.value(cast.output).dtype) || !is_ready(cast.inputs[0])) return false;
-    std::vector<NodeId> chain{cast.id};
-    for (ValueId end = cast.output;;) {
-      const Node* next = next_elementwise(end);
-      if (next == nullptr) return false;
-      ValueId other = kNone;
-      for (ValueId input : next->inputs) {
-        if (input == end || graph_.value(input).is_constant()) continue;
-        if (other != kNone) return false;
-        other = input;
-      }
-      if (other == kNone) {
-        end = next->output;
-        chain.push_back(next->id);
-        continue;
-      }
-      // The other one is made later, and in the reader's shape.
-      if (is_ready(other) || !dequantization(other).empty()) return false;
-      if (graph_.value(other).shape != graph_.value(next->output).shape) return false;
-      postponed_[end] = std::move(chain);
+  // --- branches: written to memory they would be written and read once more than they have to, and bytes as floats
+  // take four times as much as what they are made from.
+  bool waits(const FusionGroup& group) const {
+    const bool maps = std::all_of(group.nodes.begin(), group.nodes.end(), [&](NodeId id) {
+      const Node& node = graph_.node(id);
+      return op_class(node.op) == OpClass::kElementwise || is_row_slice(node);
+    });
+    if (!maps) return false;
+    const Node* reader = only_consumer(group.output);
+    if (reader == nullptr) return false;
+    if (reader->op == Op::kConcat) return true;
+    return next_elementwise(group.output) != nullptr &&
+           std::any_of(reader->inputs.begin(), reader->inputs.end(),
+                       [&](ValueId input) { return input != group.output && !is_ready(input); });
+  }
+  // Reads neighbors for neighbors: vectors read vectors.
+  bool is_row_slice(const Node& node) const { return node.op == Op::kSlice && node.as<SliceAttrs>().steps.back() == 1; }
+  // The branch that ends with the value and waits; nullptr: none does.
+  const Branch* waiting(ValueId end) const {
+    auto it = branches_.find(end);
+    return it != branches_.end() && group_of_[static_cast<size_t>(it->second.nodes.front())] == kNone ? &it->second
+                                                                                                      : nullptr;
+  }
+  // The same, or one that a later node of the order would begin; none: something in it cannot run now.
+  std::optional<Branch> branch_to(ValueId end) const {
+    Branch found{{}, 1};
+    if (!find_branch(end, found)) return std::nullopt;
+    return found;
+  }
+  // Appends the nodes that make the value, and sets how often it reads what was there before.
+  bool find_branch(ValueId end, Branch& branch) const {
+    if (const Branch* known = waiting(end)) {
+      branch.nodes.insert(branch.nodes.end(), known->nodes.begin(), known->nodes.end());
+      branch.reads = known->reads;
       return true;
     }
-  }
-  // The chain whose result `end` is, if nothing else reads its values and it can run now; else nothing.
-  std::vector<NodeId> dequantization(ValueId end) const {
-    std::vector<NodeId> chain;
-    for (ValueId x = end;;) {
-      const Value& v = graph_.value(x);
-      if (v.producer == kNone || only_consumer(x) == nullptr) return {};
-      const Node& node = graph_.node(v.producer);
-      if (op_class(node.op) != OpClass::kElementwise || group_of_[static_cast<size_t>(node.id)] != kNone) return {};
-      chain.insert(chain.begin(), node.id);
-      const Value& first = graph_.value(node.inputs[0]);
-      if (first.shape != v.shape || first.is_constant()) return {};
-      for (size_t i = 1; i < node.inputs.size(); ++i)
-        if (!graph_.value(node.inputs[i]).is_constant()) return {};
-      if (node.op == Op::kCast && is_byte(first.dtype)) return is_ready(first.id) ? chain : std::vector<NodeId>{};
-      x = first.id;
+    const Value& value = graph_.value(end);
+    if (value.producer == kNone || only_consumer(end) == nullptr) return false;
+    const Node& node = graph_.node(value.producer);
+    if (group_of_[static_cast<size_t>(node.id)] != kNone || std::ssize(branch.nodes) >= kMostInBranch) return false;
+    if (op_class(node.op) != OpClass::kElementwise && !is_row_slice(node)) return false;
+    double sum = 0;
+    for (ValueId input : node.inputs) {
+      branch.reads = 1;
+      if (!is_ready(input) && (graph_.value(input).shape != value.shape || !find_branch(input, branch))) return false;
+      sum += branch.reads;
     }
+    branch.reads = sum * reads_in_formula(graph_, node);
+    branch.nodes.push_back(node.id);
+    return true;
   }
-  bool is_postponed(const Node& node) const {
-    return std::any_of(postponed_.begin(), postponed_.end(), [&](const auto& entry) {
-      return std::find(entry.second.begin(), entry.second.end(), node.id) != entry.second.end();
-    });
+  // Loops of products and windows have their own order of elements, which a slice's neighbors need not fit.
+  bool takes_moves(const FusionGroup& group) const {
+    const OpClass anchor = op_class(graph_.node(group.anchor).op);
+    return anchor == OpClass::kElementwise || anchor == OpClass::kMove;
+  }
+  bool may_take(const Branch& branch, bool moves) const {
+    return moves || std::all_of(branch.nodes.begin(), branch.nodes.end(),
+                                [&](NodeId id) { return op_class(graph_.node(id).op) == OpClass::kElementwise; });
+  }
+  void take_branch(FusionGroup& group, ValueId end) {
+    if (is_ready(end)) return;
+    if (const std::optional<Branch> branch = branch_to(end))
+      for (NodeId id : branch->nodes) append(group, id);
+  }
+  // How often the node's result reads what was there before its group, where it reads `value` that does so `reads`
+  // times.
+  double reads_behind(const Node& node, ValueId value, double reads) const {
+    double sum = 0;
+    for (ValueId input : node.inputs) {
+      const std::optional<Branch> branch = input == value || is_ready(input) ? std::nullopt : branch_to(input);
+      sum += input == value ? reads : branch ? branch->reads : 1;
+    }
+    return sum * reads_in_formula(graph_, node);
   }
 
   // The contraction that keeps this one from taking the elementwise operator where their results meet, if it can run
@@ -214,7 +259,7 @@ class Fuser {
   const Node* lighter_sibling(const Node& node) const {
     if (op_class(node.op) != OpClass::kContraction) return nullptr;
     ValueId out = node.output;
-    while (const Node* next = next_member(out)) out = next->output;
+    while (const Node* next = next_member(out, false)) out = next->output;
     const Node* blocked = next_elementwise(out);
     if (blocked == nullptr) return nullptr;
     const Node* sibling = nullptr;
@@ -314,12 +359,16 @@ class Fuser {
     if (next == nullptr || op_class(next->op) != OpClass::kElementwise) return nullptr;
     return graph_.value(value).shape == graph_.value(next->output).shape ? next : nullptr;
   }
-  // The same, when its other operands are ready: it joins the group whose output `value` is.
-  const Node* next_member(ValueId value) const {
+  // The same, when its other operands are ready, or wait: it joins the group whose output `value` is. `moves`: may
+  // slices join, too?
+  const Node* next_member(ValueId value, bool moves) const {
     const Node* next = next_elementwise(value);
     if (next == nullptr) return nullptr;
-    bool ready = std::all_of(next->inputs.begin(), next->inputs.end(),
-                             [&](ValueId id) { return id == value || is_ready(id) || !dequantization(id).empty(); });
+    const bool ready = std::all_of(next->inputs.begin(), next->inputs.end(), [&](ValueId id) {
+      if (id == value || is_ready(id)) return true;
+      const std::optional<Branch> branch = branch_to(id);
+      return branch && may_take(*branch, moves);
+    });
     return ready ? next : nullptr;
   }
 
@@ -340,9 +389,10 @@ class Fuser {
   const Graph& graph_;
   FuseOptions options_;
   std::vector<std::vector<NodeId>> consumers_;
-  std::vector<int32_t> group_of_;                     // by NodeId
-  std::vector<char> is_output_;                       // by ValueId
-  std::map<ValueId, std::vector<NodeId>> postponed_;  // by the last node's result
+  std::vector<int32_t> group_of_;       // by NodeId
+  std::vector<char> is_output_;         // by ValueId
+  std::vector<char> waits_;             // by NodeId: it is a part of a branch
+  std::map<ValueId, Branch> branches_;  // by the last node's result
   std::vector<FusionGroup> groups_;
 };
 

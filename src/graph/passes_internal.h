@@ -43,6 +43,10 @@ void fuse_patterns(Graph& graph);
 // Gathers whose indices are known runs become slices (index_runs.cpp).
 void slice_gathers(Graph& graph);
 
+// A Slice that elementwise nodes of its shape and Concats alone read becomes one for each of them: their groups read
+// its source, and nobody writes the slice.
+void repeat_slices(Graph& graph);
+
 // transpose_weights of weights of i8.
 int64_t transpose_byte_weights(Graph& graph);
 

@@ -357,6 +357,7 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
   }
   eliminate(graph);
   share_memory(graph);
+  repeat_slices(graph);
   verify_graph(graph);
   return {};
 }

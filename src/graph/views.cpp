@@ -101,6 +101,12 @@ class MemorySharing {
   std::set<ValueId> outputs_, placed_;  // storage roots
 };
 
+// Does the node make the slice's elements where it reads them?
+bool reads_inside(const Graph& graph, const Node& node, const Node& slice) {
+  return node.op == Op::kConcat || (op_class(node.op) == OpClass::kElementwise &&
+                                    graph.value(node.output).shape == graph.value(slice.output).shape);
+}
+
 }  // namespace
 
 Place place_of(const Graph& graph, ValueId id) {
@@ -121,6 +127,29 @@ ValueId storage_root(const Graph& graph, ValueId id) {
 
 void share_memory(Graph& graph) {
   MemorySharing(graph).run();
+}
+
+void repeat_slices(Graph& graph) {
+  const auto consumers = find_consumers(graph);
+  const std::vector<NodeId> order = std::move(graph.order);
+  graph.order.clear();
+  for (NodeId id : order) {
+    graph.order.push_back(id);
+    const Node slice = graph.node(id);
+    if (slice.op != Op::kSlice) continue;
+    if (std::find(graph.outputs.begin(), graph.outputs.end(), slice.output) != graph.outputs.end()) continue;
+    const std::vector<NodeId>& listed = consumers[static_cast<size_t>(slice.output)];
+    const std::set<NodeId> readers(listed.begin(), listed.end());
+    const bool inside = std::all_of(readers.begin(), readers.end(),
+                                    [&](NodeId reader) { return reads_inside(graph, graph.node(reader), slice); });
+    if (!inside) continue;
+    for (NodeId reader : readers) {
+      if (reader == *readers.begin()) continue;
+      const ValueId own = emit_node(graph, Op::kSlice, slice.attrs, slice.inputs, slice);
+      std::vector<ValueId>& inputs = graph.node(reader).inputs;
+      std::replace(inputs.begin(), inputs.end(), slice.output, own);
+    }
+  }
 }
 
 }  // namespace tcc::graph

@@ -158,15 +158,13 @@ Made rotate(NodeContext& c, ValueId x, const Made& cos, const Made& sin, int64_t
   auto mul = [&](const Made& a, const Made& b) { return c.arithmetic(Op::kMul, a, b); };
   Made real = c.arithmetic(Op::kSub, mul(cos, first), mul(sin, second));
   Made imaginary = c.arithmetic(Op::kAdd, mul(sin, first), mul(cos, second));
-  Made y;
+  std::vector<Made> parts{real, imaginary};
   if (interleaved) {
-    y = c.emit(Op::kConcat, graph::AxisAttrs{4}, {c.emit_reshape(real, pairs), c.emit_reshape(imaginary, pairs)});
-    y = c.emit_reshape(y, {s[0], s[1], s[2], rotated});
-  } else {
-    y = c.emit(Op::kConcat, graph::AxisAttrs{3}, {real, imaginary});
+    Made y = c.emit(Op::kConcat, graph::AxisAttrs{4}, {c.emit_reshape(real, pairs), c.emit_reshape(imaginary, pairs)});
+    parts = {c.emit_reshape(y, {s[0], s[1], s[2], rotated})};
   }
-  if (rotated == s[3]) return y;
-  return c.emit(Op::kConcat, graph::AxisAttrs{3}, {y, c.slice(x, 3, rotated, s[3] - rotated)});
+  if (rotated < s[3]) parts.push_back(c.slice(x, 3, rotated, s[3] - rotated));
+  return parts.size() == 1 ? parts[0] : c.emit(Op::kConcat, graph::AxisAttrs{3}, parts);
 }
 
 }  // namespace tcc::onnx

@@ -103,24 +103,25 @@ Result<void> import_attention(NodeContext& c) {
 namespace {
 
 struct Angles {
-  Made cos, sin;        // batch, positions, 1, features / 2
+  Made cos, sin;        // batch, positions and 1 in the order of the axes of X, features / 2
   int64_t rotated = 0;  // features
 };
 
-// Rows of the caches at `positions` (batch, positions), or all of them as they are.
+// Rows of the caches at `positions` (batch, positions), or all of them as they are. `axis` of X has its positions, and
+// the other one of 1 and 2 its heads.
 Result<Angles> read_angles(NodeContext& c, size_t cos, size_t sin, const std::optional<ValueId>& positions,
-                           const Shape& x, int64_t rotated) {
+                           const Shape& x, size_t axis, int64_t rotated) {
   auto rows = [&](size_t i) -> Made {
     Made cache = c.input(i);
     if (positions) cache = c.emit(Op::kGather, graph::AxisAttrs{0}, {cache, *positions});
     TCC_TRY(ValueId id, cache);
     Shape s = c.value(id).shape;
     if (s.size() == 2) s.insert(s.begin(), 1);
-    if (s.size() != 3 || s[2] < rotated / 2 || s[1] < x[1])
+    if (s.size() != 3 || s[2] < rotated / 2 || s[1] < x[axis])
       return input_error("a cache of shape {} does not fit {} positions and {} rotated features", graph::shape_text(s),
-                         x[1], rotated);
-    Made wide = c.emit_reshape(id, {s[0], s[1], 1, s[2]});
-    if (s[1] > x[1]) wide = c.slice(wide, 1, 0, x[1]);
+                         x[axis], rotated);
+    Made wide = c.emit_reshape(id, axis == 1 ? Shape{s[0], s[1], 1, s[2]} : Shape{s[0], 1, s[1], s[2]});
+    if (s[1] > x[axis]) wide = c.slice(wide, static_cast<int64_t>(axis), 0, x[axis]);
     return s[2] > rotated / 2 ? c.slice(wide, 3, 0, rotated / 2) : wide;
   };
   Angles angles;
@@ -140,9 +141,7 @@ Result<void> rotary(NodeContext& c, size_t cos, size_t sin, const std::optional<
   const Shape s = c.input_value(0).shape;
   if (s.size() != 3 && s.size() != 4) return input_error("X must have rank 3 or 4, got {}", graph::shape_text(s));
   Made x = c.input(0);
-  if (s.size() == 4) {
-    x = c.emit(Op::kTranspose, graph::TransposeAttrs{{0, 2, 1, 3}}, {x});
-  } else {
+  if (s.size() == 3) {
     // Without a number of heads the caches say how many features a head has.
     const Shape& cache = c.input_value(cos).shape;
     if (heads == 0 && rotated == 0 && !cache.empty() && cache.back() > 0) heads = s[2] / (2 * cache.back());
@@ -155,10 +154,8 @@ Result<void> rotary(NodeContext& c, size_t cos, size_t sin, const std::optional<
   if (rotated == 0) rotated = shape[3];
   if (rotated % 2 != 0 || rotated < 2 || rotated > shape[3])
     return input_error("rotary_embedding_dim is {}, expected an even number up to {}", rotated, shape[3]);
-  TCC_TRY(Angles angles, read_angles(c, cos, sin, positions, shape, rotated));
-  Made y = rotate(c, rows, angles.cos, angles.sin, rotated, interleaved);
-  if (s.size() == 4) return c.finish(Op::kTranspose, graph::TransposeAttrs{{0, 2, 1, 3}}, {y});
-  return c.finish(c.emit_reshape(y, s));
+  TCC_TRY(Angles angles, read_angles(c, cos, sin, positions, shape, s.size() == 4 ? 2 : 1, rotated));
+  return c.finish(c.emit_reshape(rotate(c, rows, angles.cos, angles.sin, rotated, interleaved), s));
 }
 
 }  // namespace
@@ -441,7 +438,7 @@ Result<void> import_group_query_attention(NodeContext& c) {
     TCC_TRY(ValueId k_rows, k4);
     if (c.rank(7) < 1) return input_error("the cosines (input 7) are a scalar");
     const int64_t rotated = 2 * c.input_value(7).shape.back();
-    TCC_TRY(Angles angles, read_angles(c, 7, 8, positions, c.value(q_rows).shape, rotated));
+    TCC_TRY(Angles angles, read_angles(c, 7, 8, positions, c.value(q_rows).shape, 1, rotated));
     q4 = rotate(c, q_rows, angles.cos, angles.sin, rotated, interleaved);
     k4 = rotate(c, k_rows, angles.cos, angles.sin, rotated, interleaved);
   }

@@ -253,9 +253,11 @@ void GroupNest::build(Task& task) {
   std::vector<const Block*> blocks = collect_blocks(task.kernel.root);
   bool pads = blocks.size() > 1 && name_hint(task.kernel, blocks[0]->id) == kPadBlock &&
               anchor_kind(graph_, graph_.node(group_.anchor)) != AnchorKind::kMove;
-  task.anchor_block =
-      before_anchor > 0 ? stages_[before_anchor].name : name_hint(task.kernel, blocks[pads ? 1 : 0]->id);
   const graph::Node& anchor = graph_.node(group_.anchor);
+  // A Concat has a block for each of its parts. What they read has one block each.
+  const bool named = before_anchor > 0 && anchor.op != graph::Op::kConcat;
+  task.anchor_block =
+      named ? stages_[before_anchor].name : name_hint(task.kernel, blocks[before_anchor + (pads ? 1 : 0)]->id);
   if (anchor.op == graph::Op::kConv && anchor.as<graph::ConvAttrs>().winograd > 0) task.anchor_block = kWinogradProduct;
   if (is_attention(graph_, group_)) task.anchor_block = kAttentionProduct;
 }

@@ -432,6 +432,64 @@ TEST_CASE("bytes that wait for an operand in vain take the node that reads both,
   CHECK(texts == std::vector<std::string>{"Softmax", "Cast+Mul+Add"});
 }
 
+TEST_CASE("elementwise branches are made where their only reader reads them") {
+  const auto texts_of = [](const Graph& g) {
+    std::vector<std::string> texts;
+    for (const FusionGroup& group : fuse(g)) texts.push_back(group_text(g, group));
+    return texts;
+  };
+  SECTION("a sum of products, part of a concatenation") {
+    Graph g;
+    const ValueId x = g.add_input("x", DType::kF32, {4, 6});
+    const auto half = [&](int64_t at) { return add(g, Op::kSlice, SliceAttrs{{0, at}, {1, 1}, {4, 3}}, {x}); };
+    const auto times = [&](ValueId a, ValueId b) { return add(g, Op::kMul, NoAttrs{}, {a, b}); };
+    const ValueId c = g.add_input("c", DType::kF32, {4, 3}), d = g.add_input("d", DType::kF32, {4, 3});
+    const ValueId left = add(g, Op::kSub, NoAttrs{}, {times(half(0), c), times(half(3), d)});
+    g.add_output(add(g, Op::kConcat, AxisAttrs{1}, {left, half(0)}), "o");
+    CHECK(texts_of(g) == std::vector<std::string>{"Slice+Mul+Slice+Mul+Sub+Slice+Concat"});
+    CHECK(g.node(fuse(g)[0].anchor).op == Op::kConcat);
+  }
+  SECTION("a product takes elementwise branches, before and behind it in the order, and no slices") {
+    for (bool before : {false, true})
+      for (bool sliced : {false, true}) {
+        Graph g;
+        const ValueId a = g.add_input("a", DType::kF32, {4, 6}), w = random_constant(g, {6, 3}, 1);
+        const ValueId x = g.add_input("x", DType::kF32, {4, sliced ? 5 : 3});
+        ValueId product = kNone;
+        if (!before) product = add(g, Op::kMatMul, MatMulAttrs{}, {a, w});
+        ValueId y = x;
+        if (sliced) y = add(g, Op::kSlice, SliceAttrs{{0, 1}, {1, 1}, {4, 3}}, {x});
+        y = add(g, Op::kRelu, NoAttrs{}, {add(g, Op::kTanh, NoAttrs{}, {y})});
+        if (before) product = add(g, Op::kMatMul, MatMulAttrs{}, {a, w});
+        g.add_output(add(g, Op::kAdd, NoAttrs{}, {product, y}), "o");
+        if (sliced)
+          CHECK(texts_of(g) == std::vector<std::string>{"MatMul", "Slice+Tanh+Relu+Add"});
+        else
+          CHECK(texts_of(g) == std::vector<std::string>{"MatMul+Tanh+Relu+Add"});
+      }
+  }
+  SECTION("values that two read are written") {
+    Graph g;
+    const ValueId x = g.add_input("x", DType::kF32, {4, 3}), y = g.add_input("y", DType::kF32, {4, 3});
+    const ValueId a = add(g, Op::kTanh, NoAttrs{}, {x}), b = add(g, Op::kSigmoid, NoAttrs{}, {y});
+    g.add_output(add(g, Op::kAdd, NoAttrs{}, {a, b}), "o");
+    g.add_output(add(g, Op::kReduceSum, ReduceAttrs{{0}, false}, {a}), "sum");
+    CHECK(texts_of(g) == std::vector<std::string>{"Tanh", "Sigmoid+Add", "ReduceSum"});
+  }
+}
+
+TEST_CASE("each reader of a slice has one of its own") {
+  Graph g;
+  const ValueId x = g.add_input("x", DType::kF32, {4, 6}), y = g.add_input("y", DType::kF32, {4, 3});
+  const ValueId half = add(g, Op::kSlice, SliceAttrs{{0, 3}, {1, 1}, {4, 3}}, {x});
+  g.add_output(add(g, Op::kMul, NoAttrs{}, {half, add(g, Op::kSigmoid, NoAttrs{}, {half})}), "gated");
+  g.add_output(add(g, Op::kAdd, NoAttrs{}, {half, y}), "sum");
+  REQUIRE(optimize(g, nullptr));
+  std::vector<std::string> texts;
+  for (const FusionGroup& group : fuse(g)) texts.push_back(group_text(g, group));
+  CHECK(texts == std::vector<std::string>{"Slice+Swish", "Slice+Add"});
+}
+
 TEST_CASE("a group ends before values that are read twice make its expression large") {
   Graph g;
   ValueId v = g.add_input("x", DType::kF32, {16});

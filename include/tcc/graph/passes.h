@@ -141,12 +141,12 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
 
 // --- fusion --------------------------------------------------------------------------------------------------------
 
-// One unit of compilation: an anchor and elementwise nodes that read its result. An operator that picks elements
+// One unit of compilation: an anchor, elementwise nodes that read its result, and branches that they read. An operator that picks elements
 // (Gather, Slice, Transpose, ...) is the anchor of a group, too. With FuseOptions::attention a group may be a whole
 // attention: MatMul, elementwise nodes, Softmax, MatMul, elementwise nodes.
 struct FusionGroup {
   int64_t id = 0;             // position in execution order
-  std::vector<NodeId> nodes;  // topological order, the anchor first, or behind what a reduction reads
+  std::vector<NodeId> nodes;  // topological order, the anchor first, or behind what a reduction or a Concat reads
   NodeId anchor = kNone;
   std::vector<ValueId> inputs;     // run-time values read from outside, by first use, each once
   std::vector<ValueId> constants;  // constants read, by first use, each once
@@ -157,8 +157,10 @@ struct FusionGroup {
 // that is made of them, have no elements. A consumer joins when it is
 // elementwise, the group's output has no other reader and is not a graph output, it keeps the shape (the fused value is
 // not broadcast up), its other operands are constants or are computed before the group runs, and the group's expression
-// stays small: one whose members read a value twice doubles with each of them. A reduction joins an elementwise group
-// of which it is the only reader, and is its anchor.
+// stays small: one whose members read a value twice doubles with each of them. Such an operand may be a branch, too:
+// elementwise nodes, and slices where the anchor is no product or window, that read values which are there, and of
+// which nothing else reads a result. They join with the consumer. A Concat takes the branches that make its parts. A
+// reduction joins an elementwise group of which it is the only reader, and is its anchor.
 struct FuseOptions {
   // A product whose result goes, through elementwise nodes, into a Softmax over its last axis and from there into the
   // left side of a second product is one group, where nothing else reads the values between, the second product's right
