@@ -29,7 +29,7 @@ class GpuTranspose {
     for (const std::string& name : unscheduled_blocks(state.kernel())) {
       const Block* block = find_block(tiled.kernel().root, schedule::find_block_by_name(tiled.kernel(), name));
       std::optional<NaiveNest> nest = block != nullptr ? naive_nest(tiled.kernel(), *block) : std::nullopt;
-      std::optional<Transposed> found = nest ? find_transposed(*nest, kMinTile) : std::nullopt;
+      std::optional<Transposed> found = nest ? find_transposed(*nest, kMinTile, kMinTile) : std::nullopt;
       if (!found) continue;
       Schedule trial = tiled;
       if (tile(trial, *nest, *found, options.gpu)) {

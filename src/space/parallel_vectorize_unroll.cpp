@@ -344,9 +344,10 @@ bool mark(Schedule& s, const std::string& name, Form form, const target::Target&
 
 // Vectors of the last axis, or of all axes inside of the carried one together, are inside of it. What is left of these
 // axes goes outside.
-bool mark_carried(Schedule& s, const std::string& name, size_t carried, int64_t lanes, bool together) {
+bool mark_carried(Schedule& s, const std::string& name, size_t carried, const target::Target& target, bool together) {
   constexpr int64_t kVectors = 4;  // of a tile: each waits for its sum of the step before
-  // Of rows longer than a page, a step takes as many: one page after another, where the hardware's prefetcher follows.
+  // A step takes rows of up to two pages whole, where threads leave them so, and of longer ones a page: the hardware's
+  // prefetcher follows, and the rows of the step before are in the first cache.
   constexpr int64_t kPageElements = 1024;
   const std::vector<LoopRv> loops = s.get_loops(s.get_block(name));
   if (!s.ok()) return false;
@@ -355,11 +356,14 @@ bool mark_carried(Schedule& s, const std::string& name, size_t carried, int64_t 
   if (!together) outer.insert(outer.end(), inside.begin(), inside.end() - 1);
   const LoopRv inner = together ? s.fuse(inside) : inside.back();
   if (!s.ok()) return false;
-  const int64_t extent = int_value(find_loop(s.kernel().root, s.id(inner))->extent);
-  const int64_t width = std::min(extent, kVectors * lanes);
-  const bool pages = extent > 2 * kPageElements && kPageElements % width == 0;
+  const auto extent_of = [&](LoopRv loop) { return int_value(find_loop(s.kernel().root, s.id(loop))->extent); };
+  const int64_t extent = extent_of(inner), width = std::min(extent, kVectors * vector_lanes(target));
+  int64_t strips = std::max<int64_t>(target.cpu.threads, 1);
+  for (LoopRv loop : outer) strips = (strips + extent_of(loop) - 1) / extent_of(loop);
+  if (extent > 2 * kPageElements) strips = extent / kPageElements;
+  const int64_t tiles = (extent + width - 1) / width / strips;  // of a strip
   const std::vector<LoopRv> parts =
-      pages ? s.split(inner, {{}, lit(kPageElements / width), lit(width)}) : s.split(inner, {{}, lit(width)});
+      tiles > 1 ? s.split(inner, {{}, lit(tiles), lit(width)}) : s.split(inner, {{}, lit(width)});
   if (!s.ok()) return false;
   outer.push_back(parts[0]);
   s.reorder(outer, loops[carried], std::span(parts).subspan(1));
@@ -399,7 +403,7 @@ Ways parallel_vectorize_unroll(const Schedule& state, const target::Target& targ
     const bool several = loops.size() > place + 2;
     for (const bool together : {true, false}) {
       Schedule trial = start;
-      if ((together && !several) || !mark_carried(trial, name, place, lanes, together)) continue;
+      if ((together && !several) || !mark_carried(trial, name, place, target, together)) continue;
       start = std::move(trial);
       break;
     }

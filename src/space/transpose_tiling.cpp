@@ -11,6 +11,11 @@
 // first caches until all of their elements are used, also where rows are a power of two apart, and its pages in the
 // first TLB. Tiles and blocks at the end begin earlier and overlap their neighbors, so that all of them are whole.
 //
+// Two or three rows whose elements alternate in the operand, as the colors of an image, are picked from strips of it:
+//
+//   for p in 3 { for q { y[p, q] = x[q, p] } }  ->  parallel q0 { p { q1 { q2 vectorized { y[p, ...] = x[..., p] } } }
+//   }
+//
 // Rows that keep their elements, but change places, are moved in blocks, too, where results go past the caches:
 //
 //   for p { for q { y[p, q, :] = x[q, p, :] } }  ->  parallel q0 { p { q1 { y[p, q0*Q + q1, :] = ... } } }
@@ -28,6 +33,7 @@ namespace tcc::space {
 namespace {
 
 constexpr int64_t kMaxRows = 16;  // squares of more rows need more registers than there are
+constexpr int64_t kMinWoven = 2, kStripBytes = 8192;
 
 // Of a block: lines along the operand's rows; bytes along the result's; rows of the operand, at most.
 constexpr int64_t kBlockLines = 4, kResultBytes = 128, kBlockRows = 64;
@@ -103,6 +109,41 @@ bool tile(Schedule& s, const NaiveNest& nest, const Transposed& t, Order order, 
   if (first.uneven) shift_tail(s, fused);
   if (second.uneven) shift_tail(s, second.outer);
   stream_large_output(s, fused, target);
+  return s.ok();
+}
+
+// Of results p < 4 that alternate in the operand: a strip of q stays in the first cache while each p picks its
+// elements. All p at once would store to rows that are often whole pages apart, which delays loads that have a store's
+// place in a page.
+bool pick_rows(Schedule& s, const NaiveNest& nest, const Transposed& t, const target::Target& target) {
+  const Type type = s.kernel().buffer(nest.store->buffer)->type;
+  const int64_t lanes = vector_lanes(target, type), extent = nest.extents[t.inner];
+  if (extent < lanes) return false;
+  const std::vector<LoopRv> loops = s.get_loops(s.get_block(nest.name));
+  const Tiles inner =
+      split_axis(s, loops[t.inner], extent, lanes, kStripBytes / (type_bytes(type) * nest.extents[t.outer]));
+  if (!s.ok()) return false;
+  // In the operand's order, whose lines hold elements of all p.
+  std::vector<size_t> others;
+  for (size_t i = 0; i < loops.size(); ++i)
+    if (i != t.inner && i != t.outer) others.push_back(i);
+  const auto read = std::find_if(nest.operands.begin(), nest.operands.end(), [&](const analysis::Operand& o) {
+    return o.load->buffer == t.operands[0] && o.stride[t.outer] == 1;
+  });
+  std::stable_sort(others.begin(), others.end(),
+                   [&](size_t a, size_t b) { return read->stride[a].value_or(0) > read->stride[b].value_or(0); });
+  std::vector<LoopRv> parallel;
+  for (size_t i : others) parallel.push_back(loops[i]);
+  if (inner.blocked) parallel.push_back(inner.outer);
+  std::vector<LoopRv> all = parallel;
+  const LoopRv tiles = inner.blocked ? inner.middle : inner.outer;
+  all.insert(all.end(), {loops[t.outer], tiles, inner.inner});
+  s.reorder(all);
+  s.vectorize(inner.inner);
+  LoopRv fused;
+  if (!s.ok() || (!parallel.empty() && !fuse_parallel(s, parallel, &fused))) return false;
+  if (inner.uneven) shift_tail(s, inner.blocked ? fused : tiles);
+  if (!parallel.empty()) stream_large_output(s, fused, target);
   return s.ok();
 }
 
@@ -204,10 +245,13 @@ Ways transpose_tiling(const Schedule& state, const target::Target& target, const
     for (const Block* b : collect_blocks(state.kernel().root)) {
       if (has_scheduled_loop(state.kernel(), b->id)) continue;
       const std::optional<NaiveNest> nest = naive_nest(state.kernel(), *b);
-      const std::optional<Transposed> found = nest ? find_transposed(*nest, analysis::kMinTransposed) : std::nullopt;
+      const std::optional<Transposed> found =
+          nest ? find_transposed(*nest, analysis::kMinTransposed, kMinWoven) : std::nullopt;
       if (!found || nest->group[found->inner] != 0 || nest->group[found->outer] != 0) continue;
       Schedule trial = tiled;
-      if (tile(trial, *nest, *found, order, target)) {
+      const bool woven = nest->extents[found->outer] < analysis::kMinTransposed;
+      if (woven && order != Order::kAlongResult) continue;
+      if (woven ? pick_rows(trial, *nest, *found, target) : tile(trial, *nest, *found, order, target)) {
         tiled = std::move(trial);
         any = true;
         enough |= order == Order::kBlocks && needs_blocks(state.kernel(), *nest, *found, target);

@@ -13,14 +13,15 @@ std::optional<size_t> unit_iterator(const NaiveNest& nest, const analysis::Opera
 
 }  // namespace
 
-std::optional<Transposed> find_transposed(const NaiveNest& nest, int64_t smallest) {
+std::optional<Transposed> find_transposed(const NaiveNest& nest, int64_t smallest, int64_t woven) {
   const std::optional<size_t> inner = unit_iterator(nest, nest.result);
   if (!inner || nest.is_reduction() || nest.extents[*inner] < smallest) return std::nullopt;
   std::optional<Transposed> found;
   for (const analysis::Operand& o : nest.operands) {
     const std::optional<size_t> outer = unit_iterator(nest, o);
     const bool across = outer && *outer != *inner && o.stride[*inner].value_or(0) > 1;
-    if (!across || nest.extents[*outer] < smallest || o.load->predicate != nullptr) continue;
+    if (!across || o.load->predicate != nullptr) continue;
+    if (nest.extents[*outer] < (o.stride[*inner] == nest.extents[*outer] ? woven : smallest)) continue;
     if (!found) found = Transposed{*inner, *outer, {}};
     if (found->outer == *outer && std::count(found->operands.begin(), found->operands.end(), o.load->buffer) == 0)
       found->operands.push_back(o.load->buffer);

@@ -14,7 +14,8 @@ struct Transposed {
   std::vector<ir::Id> operands;
 };
 
-// nullopt: not a map, or no load without a condition does so with at least `smallest` elements of both iterators.
-std::optional<Transposed> find_transposed(const NaiveNest& nest, int64_t smallest);
+// nullopt: not a map, or no load without a condition does so with at least `smallest` elements of both iterators. Of
+// `outer` there may be `woven` where its elements alternate in the operand, as the colors of an image do.
+std::optional<Transposed> find_transposed(const NaiveNest& nest, int64_t smallest, int64_t woven);
 
 }  // namespace tcc::space

@@ -53,6 +53,27 @@ void check_bits(const target::Target& target, Type type, bool vector, const std:
   }
 }
 
+// Beside multiples of the divisor, where a quotient's rounding error could move it to another integer.
+template <class T>
+void check_quotients(const target::Target& target, Type type, bool vector) {
+  const T high = std::numeric_limits<T>::max();
+  std::vector<T> a, b;
+  for (T y : {T{1}, T{3}, T{7}, static_cast<T>(high / 3), static_cast<T>(high - 1), high})
+    for (T times : {T{1}, T{2}, static_cast<T>(high / y)})
+      for (int step : {-1, 0, 1}) {
+        const T x = static_cast<T>(static_cast<int64_t>(high / y < times ? T{1} : times) * y + step);
+        a.push_back(x), b.push_back(y);
+        if (std::is_signed_v<T>) a.push_back(x), b.push_back(static_cast<T>(-y));
+      }
+  while (a.size() % 8 != 0) a.push_back(1), b.push_back(1);
+  const auto divided = run_binary<T, T>(target, type, type, vector, a, b,
+                                        [](ir::Builder& builder, ir::Expr x, ir::Expr y) { return builder.div(x, y); });
+  for (size_t i = 0; i < a.size(); ++i) {
+    INFO(+a[i] << " / " << +b[i]);
+    if (b[i] != static_cast<T>(-1)) REQUIRE(+divided[i] == +static_cast<T>(a[i] / b[i]));
+  }
+}
+
 template <class T>
 void check_integers(Type type) {
   std::vector<T> a, b;
@@ -84,6 +105,7 @@ void check_integers(Type type) {
       });
       check(ExprKind::kMin, [](T x, T y) { return std::min(x, y); });
       check(ExprKind::kMax, [](T x, T y) { return std::max(x, y); });
+      check_quotients<T>(target, type, vector);
       check_bits(target, type, vector, a, b);
       auto compare = [&](ExprKind kind, auto exact) {
         auto got = run_binary<T, uint8_t>(

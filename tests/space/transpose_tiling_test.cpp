@@ -171,3 +171,46 @@ TEST_CASE("axes that fill no square leave a transpose to vectors of the last axi
   for (const schedule::Trace& trace : space::generate_space(t.kernel, target))
     CHECK(schedule::print_trace(trace).find("tail") == std::string::npos);
 }
+
+TEST_CASE("rows that alternate in the operand are picked from strips of it", "[space]") {
+  struct Case {
+    graph::DType type;
+    graph::Shape shape;
+    std::vector<int64_t> perm;
+    bool strips;  // of the axis that becomes the last one
+  };
+  using enum graph::DType;
+  for (const char* name : {"x86-64-v4", "x86-64-v3", "x86-64-v2"}) {
+    const target::Target target = named_target(name);
+    for (const Case& c :
+         {Case{kF32, {5, 37, 3}, {2, 0, 1}, false}, Case{kF32, {3, 4, 2, 33, 2}, {2, 4, 0, 1, 3}, false},
+          Case{kF32, {2900, 3}, {1, 0}, true}, Case{kU8, {4, 131, 3}, {2, 0, 1}, false}})
+      for (bool scaled : {false, true}) {
+        if (scaled && c.type != kF32) continue;
+        const task::Task t = transpose(c.type, c.shape, c.perm, scaled);
+        INFO(t.workload << " on " << name);
+        const std::vector<double> want = run_kernel(t.kernel);
+        const std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
+        REQUIRE(traces.size() == 1);
+        auto arena = std::make_shared<Arena>();
+        std::vector<int64_t> decisions = traces[0].decisions;
+        ir::Legal<ir::Kernel> k = schedule::replay(traces[0], decisions, t.kernel, arena, &decisions);
+        REQUIRE(k);
+        ir::Legal<ir::Kernel> lowered = lower::lower(*k, target, ir::Stage::kLowered, arena);
+        REQUIRE(lowered);
+        INFO(ir::print(*lowered));
+        CHECK(squares_and_conditions(*lowered) == std::pair(0, 0));
+        CHECK(run_kernel(*lowered) == want);
+        // The loop over the alternating rows is around that over the vectors of a strip.
+        std::vector<int64_t> extents;
+        ir::visit(lowered->root, [&](ir::Stmt s) {
+          if (const ir::Loop* l = ir::as<ir::Loop>(s)) extents.push_back(ir::int_value(l->extent));
+          return true;
+        });
+        REQUIRE(extents.size() >= 2);
+        const int64_t rows = c.shape.back();
+        const auto at = std::find(extents.begin(), extents.end(), rows);
+        CHECK(at - extents.begin() == (c.shape.size() > 2 || c.strips ? 1 : 0));
+      }
+  }
+}

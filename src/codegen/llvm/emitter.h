@@ -205,6 +205,7 @@ class Emitter {
   void find_numbers();
   bool is_number(ir::Expr e) const;
   Val data_arithmetic(ir::ExprKind kind, ir::Type type, Val a, Val b);
+  llvm::Value* divide_as_floats(llvm::Value* a, llvm::Value* b, bool is_unsigned);
   Val integer_divide(Val a, Val b, ir::Type type);
   Val compare(const ir::Binary& e);
   std::optional<Val> compare_lanes(const ir::Binary& e);

@@ -203,6 +203,13 @@ Val Emitter::floor_division(const ir::Binary& e) {
   }
   // Truncated division, then one step down where the remainder's sign differs from the divisor's.
   Value* zero = llvm::Constant::getNullValue(a.v->getType());
+  if (a.vec && !quotient && known == nullptr) {
+    if (Value* q = divide_as_floats(a.v, b.v, false)) {
+      Value* rem = b_.CreateSub(a.v, b_.CreateMul(q, b.v));
+      Value* off = b_.CreateAnd(b_.CreateICmpNE(rem, zero), b_.CreateICmpSLT(b_.CreateXor(rem, b.v), zero));
+      return {b_.CreateAdd(rem, b_.CreateSelect(off, b.v, zero)), true};
+    }
+  }
   Value* rem = b_.CreateSRem(a.v, b.v);
   Value* off = b_.CreateAnd(b_.CreateICmpNE(rem, zero), b_.CreateICmpSLT(b_.CreateXor(rem, b.v), zero));
   if (!quotient) return {b_.CreateAdd(rem, b_.CreateSelect(off, b.v, zero)), a.vec};
@@ -261,14 +268,38 @@ Val Emitter::min_max(ExprKind kind, ir::Type type, Val a, Val b, bool a_number, 
   return {is_min ? b_.CreateMinNum(a.v, b.v) : b_.CreateMaxNum(a.v, b.v), a.vec};
 }
 
+// Vectors of integers, truncated; no lane of b is 0, and none overflows. nullptr: floats are too short. There are no
+// vector instructions for it. A quotient that is not whole is at least 1 / |b| from the next integer, and with f64 for
+// 32 bits, f32 for less, its rounding error is a small part of that.
+Value* Emitter::divide_as_floats(Value* a, Value* b, bool is_unsigned) {
+  auto* type = llvm::cast<llvm::FixedVectorType>(a->getType());
+  const unsigned bits = type->getScalarSizeInBits();
+  if (bits > 32 || (bits == 32 && is_unsigned)) return nullptr;
+  llvm::Type* integer = like(b_.getInt32Ty(), a);
+  llvm::Type* floating = like(bits < 32 ? b_.getFloatTy() : b_.getDoubleTy(), a);
+  auto number = [&](Value* x) {
+    if (bits < 32) x = is_unsigned ? b_.CreateZExt(x, integer) : b_.CreateSExt(x, integer);
+    return b_.CreateSIToFP(x, floating);
+  };
+  const llvm::IRBuilderBase::FastMathFlagGuard guard(b_);
+  b_.clearFastMathFlags();
+  Value* q = b_.CreateFPToSI(b_.CreateFDiv(number(a), number(b)), integer);
+  return bits < 32 ? b_.CreateTrunc(q, type) : q;
+}
+
 Val Emitter::integer_divide(Val a, Val b, ir::Type type) {
   Value* zero = llvm::Constant::getNullValue(a.v->getType());
   Value* one = llvm::ConstantInt::get(a.v->getType(), 1);
   Value* nothing = b_.CreateICmpEQ(b.v, zero);
-  if (ir::is_unsigned(type)) return {b_.CreateUDiv(a.v, b_.CreateSelect(nothing, one, b.v)), a.vec};
+  auto divide = [&](Value* by) {
+    const bool is_unsigned = ir::is_unsigned(type);
+    if (Value* q = a.vec ? divide_as_floats(a.v, by, is_unsigned) : nullptr) return q;
+    return is_unsigned ? b_.CreateUDiv(a.v, by) : b_.CreateSDiv(a.v, by);
+  };
+  if (ir::is_unsigned(type)) return {divide(b_.CreateSelect(nothing, one, b.v)), a.vec};
   // lowest / -1 wraps around and must not trap.
   Value* negate = b_.CreateICmpEQ(b.v, llvm::Constant::getAllOnesValue(a.v->getType()));
-  Value* q = b_.CreateSDiv(a.v, b_.CreateSelect(b_.CreateOr(nothing, negate), one, b.v));
+  Value* q = divide(b_.CreateSelect(b_.CreateOr(nothing, negate), one, b.v));
   return {b_.CreateSelect(negate, b_.CreateSub(zero, a.v), q), a.vec};
 }
 

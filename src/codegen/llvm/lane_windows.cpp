@@ -59,9 +59,12 @@ Value* Emitter::load_window(const BufferSlot& slot, ir::Expr uniform, ir::Interv
 
 // nullptr: the windows are too many, or cannot be read so. Lanes that are off are zero.
 Value* Emitter::load_windows(const BufferSlot& slot, const LaneSplit& split, Val mask) {
-  const int64_t bytes = ir::type_bytes(slot.buffer->type), width = target_.cpu.vector_bits / 8 / bytes;
+  const int64_t bytes = ir::type_bytes(slot.buffer->type);
+  // Without an instruction for it bytes are shuffled inside of 16 of them.
+  const bool short_shuffles = bytes == 1 && !target_.cpu.features.avx512_vbmi;
+  const int64_t width = short_shuffles ? 16 : target_.cpu.vector_bits / 8 / bytes;
   const std::optional<std::vector<int64_t>> elements = elements_of(split, mask);
-  if (!elements || bytes < 2) return nullptr;
+  if (!elements) return nullptr;
   const auto lanes = std::ssize(*elements), together = std::min(lanes, width);
   std::vector<std::vector<ir::Interval>> windows;  // of each register
   for (int64_t first = 0; first < lanes; first += together) {
