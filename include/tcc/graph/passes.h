@@ -141,9 +141,9 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
 
 // --- fusion --------------------------------------------------------------------------------------------------------
 
-// One unit of compilation: an anchor, elementwise nodes that read its result, and branches that they read. An operator that picks elements
-// (Gather, Slice, Transpose, ...) is the anchor of a group, too. With FuseOptions::attention a group may be a whole
-// attention: MatMul, elementwise nodes, Softmax, MatMul, elementwise nodes.
+// One unit of compilation: an anchor, elementwise nodes that read its result, and branches that they read. An operator
+// that picks elements (Gather, Slice, Transpose, ...) is the anchor of a group, too. With FuseOptions::attention a
+// group may be a whole attention: MatMul, elementwise nodes, Softmax, MatMul, elementwise nodes.
 struct FusionGroup {
   int64_t id = 0;             // position in execution order
   std::vector<NodeId> nodes;  // topological order, the anchor first, or behind what a reduction or a Concat reads
