@@ -158,7 +158,7 @@ struct FusionGroup {
 // elementwise, the group's output has no other reader and is not a graph output, it keeps the shape (the fused value is
 // not broadcast up), its other operands are constants or are computed before the group runs, and the group's expression
 // stays small: one whose members read a value twice doubles with each of them. Such an operand may be a branch, too:
-// elementwise nodes, and slices where the anchor is no product or window, that read values which are there, and of
+// elementwise nodes, and slices unless the anchor is a product or a window, that read values which are there, and of
 // which nothing else reads a result. They join with the consumer. A Concat takes the branches that make its parts. A
 // reduction joins an elementwise group of which it is the only reader, and is its anchor.
 struct FuseOptions {
