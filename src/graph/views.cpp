@@ -1,4 +1,5 @@
-// Parts of tensors that are a run of bytes need no copies: share_memory and place_of.
+// Parts of tensors that are a run of bytes need no copies, nor do those that a reader's group reads itself:
+// share_memory, place_of and repeat_slices.
 #include <algorithm>
 #include <set>
 

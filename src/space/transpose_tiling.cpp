@@ -13,8 +13,9 @@
 //
 // Two or three rows whose elements alternate in the operand, as the colors of an image, are picked from strips of it:
 //
-//   for p in 3 { for q { y[p, q] = x[q, p] } }  ->  parallel q0 { p { q1 { q2 vectorized { y[p, ...] = x[..., p] } } }
-//   }
+//   for p in 3 { for q { y[p, q] = x[q, p] } }
+//
+//   parallel q0 { p { q1 { q2 vectorized { y[p, ...] = x[..., p] } } } }
 //
 // Rows that keep their elements, but change places, are moved in blocks, too, where results go past the caches:
 //

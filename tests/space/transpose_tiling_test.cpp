@@ -48,9 +48,10 @@ std::pair<int, int> squares_and_conditions(const ir::Kernel& k) {
   return {squares, conditions};
 }
 
-// The program of the trace, lowered to a nest and further, computes `want` with whole squares and no condition.
-void check_squares(const task::Task& t, const schedule::Trace& trace, const target::Target& target,
-                   const std::vector<double>& want) {
+// The program of the trace, lowered to a nest and further, computes `want` with this number of squares and no
+// condition.
+ir::Kernel check_squares(const task::Task& t, const schedule::Trace& trace, const target::Target& target,
+                         const std::vector<double>& want, int squares = 1) {
   INFO(schedule::print_trace(trace));
   auto arena = std::make_shared<Arena>();
   std::vector<int64_t> decisions = trace.decisions;
@@ -62,8 +63,9 @@ void check_squares(const task::Task& t, const schedule::Trace& trace, const targ
   ir::Legal<ir::Kernel> lowered = lower::lower(*nest, target, ir::Stage::kLowered, arena);
   REQUIRE(lowered);
   INFO(ir::print(*lowered));
-  CHECK(squares_and_conditions(*lowered) == std::pair(1, 0));
+  CHECK(squares_and_conditions(*lowered) == std::pair(squares, 0));
   CHECK(run_kernel(*lowered) == want);
+  return *lowered;
 }
 
 }  // namespace
@@ -192,18 +194,11 @@ TEST_CASE("rows that alternate in the operand are picked from strips of it", "[s
         const std::vector<double> want = run_kernel(t.kernel);
         const std::vector<schedule::Trace> traces = space::generate_space(t.kernel, target);
         REQUIRE(traces.size() == 1);
-        auto arena = std::make_shared<Arena>();
-        std::vector<int64_t> decisions = traces[0].decisions;
-        ir::Legal<ir::Kernel> k = schedule::replay(traces[0], decisions, t.kernel, arena, &decisions);
-        REQUIRE(k);
-        ir::Legal<ir::Kernel> lowered = lower::lower(*k, target, ir::Stage::kLowered, arena);
-        REQUIRE(lowered);
-        INFO(ir::print(*lowered));
-        CHECK(squares_and_conditions(*lowered) == std::pair(0, 0));
-        CHECK(run_kernel(*lowered) == want);
+        const ir::Kernel lowered = check_squares(t, traces[0], target, want, 0);
+        INFO(ir::print(lowered));
         // The loop over the alternating rows is around that over the vectors of a strip.
         std::vector<int64_t> extents;
-        ir::visit(lowered->root, [&](ir::Stmt s) {
+        ir::visit(lowered.root, [&](ir::Stmt s) {
           if (const ir::Loop* l = ir::as<ir::Loop>(s)) extents.push_back(ir::int_value(l->extent));
           return true;
         });

@@ -62,8 +62,8 @@ int64_t transpose_weights(Graph& graph);
 
 // A Slice that is one run of bytes of its source becomes a Part, and a Concat whose parts are runs of bytes of its
 // result a Join: views, which need no kernel. The parts of a Join are made in its result; an Identity copies those that
-// have a place already or that callers own. All offsets are multiples of kWorkspaceAlignment. The last pass of
-// `optimize`: `eliminate` would take the copies away.
+// have a place already or that callers own. All offsets are multiples of kWorkspaceAlignment. `optimize` runs no
+// `eliminate` behind it, which would take the copies away.
 void share_memory(Graph& graph);
 
 // --- integers of 8 bits ----------------------------------------------------------------------------------------------

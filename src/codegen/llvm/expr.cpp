@@ -203,14 +203,8 @@ Val Emitter::floor_division(const ir::Binary& e) {
   }
   // Truncated division, then one step down where the remainder's sign differs from the divisor's.
   Value* zero = llvm::Constant::getNullValue(a.v->getType());
-  if (a.vec && !quotient && known == nullptr) {
-    if (Value* q = divide_as_floats(a.v, b.v, false)) {
-      Value* rem = b_.CreateSub(a.v, b_.CreateMul(q, b.v));
-      Value* off = b_.CreateAnd(b_.CreateICmpNE(rem, zero), b_.CreateICmpSLT(b_.CreateXor(rem, b.v), zero));
-      return {b_.CreateAdd(rem, b_.CreateSelect(off, b.v, zero)), true};
-    }
-  }
-  Value* rem = b_.CreateSRem(a.v, b.v);
+  Value* q = a.vec && !quotient && known == nullptr ? divide_as_floats(a.v, b.v, false) : nullptr;
+  Value* rem = q != nullptr ? b_.CreateSub(a.v, b_.CreateMul(q, b.v)) : b_.CreateSRem(a.v, b.v);
   Value* off = b_.CreateAnd(b_.CreateICmpNE(rem, zero), b_.CreateICmpSLT(b_.CreateXor(rem, b.v), zero));
   if (!quotient) return {b_.CreateAdd(rem, b_.CreateSelect(off, b.v, zero)), a.vec};
   return {b_.CreateAdd(b_.CreateSDiv(a.v, b.v), b_.CreateSExt(off, a.v->getType())), a.vec};
@@ -268,9 +262,10 @@ Val Emitter::min_max(ExprKind kind, ir::Type type, Val a, Val b, bool a_number, 
   return {is_min ? b_.CreateMinNum(a.v, b.v) : b_.CreateMaxNum(a.v, b.v), a.vec};
 }
 
-// Vectors of integers, truncated; no lane of b is 0, and none overflows. nullptr: floats are too short. There are no
-// vector instructions for it. A quotient that is not whole is at least 1 / |b| from the next integer, and with f64 for
-// 32 bits, f32 for less, its rounding error is a small part of that.
+// Divides vectors of integers and truncates the quotients; the caller keeps lanes of 0 out of b, and quotients that
+// overflow. CPUs have no vector instruction that does so. Returns nullptr for integers that are too long for f64.
+// A quotient that is not whole is at least 1 / |b| from the next integer. Its rounding error is a small part of that,
+// in f64 for 32 bits and in f32 for fewer.
 Value* Emitter::divide_as_floats(Value* a, Value* b, bool is_unsigned) {
   auto* type = llvm::cast<llvm::FixedVectorType>(a->getType());
   const unsigned bits = type->getScalarSizeInBits();
