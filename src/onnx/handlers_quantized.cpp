@@ -10,6 +10,7 @@
 #include "small_types.h"
 #include "tcc/graph/integer_range.h"
 #include "tcc/support/text.h"
+#include "window_attributes.h"
 
 namespace tcc::onnx {
 
@@ -393,6 +394,13 @@ Result<void> import_qlinear_unary(NodeContext& c) {
     TCC_TRY(int64_t axis, c.get_axis(-1, c.rank(0)));
     c.ignore_attribute("opset");
     y = c.emit(Op::kSoftmax, graph::AxisAttrs{axis}, {x});
+  } else if (c.op() == "QLinearAveragePool") {
+    TCC_TRY(bool last, c.get_flag("channels_last", false));
+    TCC_TRY_VOID(spatial_axes(c));
+    if (last) y = channels_moved(c, y, true);
+    TCC_TRY(const ValueId pixels, y);
+    y = emit_average_pool(c, pixels);
+    if (last) y = channels_moved(c, y, false);
   } else {  // QLinearGlobalAveragePool
     TCC_TRY(bool last, c.get_flag("channels_last", false));
     if (c.rank(0) < 3) return input_error("needs an input of rank 3 or more");
@@ -400,6 +408,16 @@ Result<void> import_qlinear_unary(NodeContext& c) {
     y = c.reduce(Op::kReduceMean, x, axes, true);
   }
   return finish_quantized(c, y, q, c.input_value(0).dtype);
+}
+
+// com.microsoft: condition; X, its scale and zero point; Y, its; those of the result.
+Result<void> import_qlinear_where(NodeContext& c) {
+  if (c.input_value(0).dtype != DType::kBool)
+    return input_error("the condition is {}, expected bool", graph::dtype_name(c.input_value(0).dtype));
+  TCC_TRY(ValueId x, dequantized_input(c, 1, 2, 3));
+  TCC_TRY(ValueId y, dequantized_input(c, 4, 5, 6));
+  TCC_TRY(Quantization q, read_quantization(c, 7, 8));
+  return finish_quantized(c, c.where(c.input(0), x, y), q, c.input_value(1).dtype);
 }
 
 // com.microsoft: scale and zero point of the result, then a tensor, its scale and its zero point, again and again.

@@ -29,6 +29,15 @@ Result<size_t> spatial_axes(const NodeContext& c) {
   return static_cast<size_t>(c.rank(0) - 2);
 }
 
+Made channels_moved(NodeContext& c, const Made& x, bool to_second) {
+  if (!x) return x;
+  const auto rank = static_cast<int64_t>(c.value(*x).shape.size());
+  graph::TransposeAttrs order{axes_from(0, rank)};
+  if (to_second) std::rotate(order.perm.begin() + 1, order.perm.end() - 1, order.perm.end());
+  if (!to_second) std::rotate(order.perm.begin() + 1, order.perm.begin() + 2, order.perm.end());
+  return c.emit(Op::kTranspose, order, {x});
+}
+
 namespace {
 
 struct WindowAttributes {
@@ -68,12 +77,12 @@ Result<WindowAttributes> read_window(NodeContext& c, const Shape& input, std::ve
   return w;
 }
 
-Result<graph::PoolAttrs> read_pool(NodeContext& c, bool dilations) {
+Result<graph::PoolAttrs> read_pool(NodeContext& c, const Shape& input, bool dilations) {
   TCC_TRY(size_t spatial, spatial_axes(c));
   TCC_TRY(auto kernel, c.get_ints("kernel_shape"));
   if (!kernel || kernel->size() != spatial)
     return input_error("attribute 'kernel_shape' must have {} entries", spatial);
-  TCC_TRY(WindowAttributes w, read_window(c, c.input_value(0).shape, *kernel, dilations));
+  TCC_TRY(WindowAttributes w, read_window(c, input, *kernel, dilations));
   graph::PoolAttrs attrs{w.kernel, w.strides, w.dilations, w.pads_begin, w.pads_end, false, false};
   TCC_TRY(attrs.ceil_mode, c.get_flag("ceil_mode", false, 10));
   return attrs;
@@ -180,14 +189,27 @@ Result<void> max_pool_positions(NodeContext& c, const graph::PoolAttrs& a, bool 
 }  // namespace
 
 Result<void> import_max_pool(NodeContext& c) {
-  TCC_TRY(auto attrs, read_pool(c, c.opset() >= 10));
+  TCC_TRY(auto attrs, read_pool(c, c.input_value(0).shape, c.opset() >= 10));
   TCC_TRY(bool column_major, c.get_flag("storage_order", false, 8));
   if (c.opset() >= 8 && c.wants_output(1)) return max_pool_positions(c, attrs, column_major);
   return c.finish(Op::kMaxPool, attrs, {c.input(0)});
 }
 
+Result<void> import_nhwc_max_pool(NodeContext& c) {
+  TCC_TRY_VOID(spatial_axes(c));
+  TCC_TRY(const graph::ValueId x, channels_moved(c, c.input(0), true));
+  TCC_TRY(auto attrs, read_pool(c, c.value(x).shape, true));
+  return c.finish(channels_moved(c, c.emit(Op::kMaxPool, attrs, {x}), false));
+}
+
+Made emit_average_pool(NodeContext& c, graph::ValueId x) {
+  TCC_TRY(auto attrs, read_pool(c, c.value(x).shape, false));
+  TCC_TRY(attrs.count_include_pad, c.get_flag("count_include_pad", false));
+  return c.emit(Op::kAveragePool, attrs, {x});
+}
+
 Result<void> import_average_pool(NodeContext& c) {
-  TCC_TRY(auto attrs, read_pool(c, c.opset() >= 19));
+  TCC_TRY(auto attrs, read_pool(c, c.input_value(0).shape, c.opset() >= 19));
   TCC_TRY(attrs.count_include_pad, c.get_flag("count_include_pad", false, 7));
   return c.finish(Op::kAveragePool, attrs, {c.input(0)});
 }
@@ -241,7 +263,7 @@ std::vector<double> window_elements(const graph::PoolAttrs& a, const Shape& inpu
 
 // A sum over a window is its average, zeros of padding counted, times its elements.
 Result<void> import_lp_pool(NodeContext& c) {
-  TCC_TRY(graph::PoolAttrs attrs, read_pool(c, c.opset() >= 18));
+  TCC_TRY(graph::PoolAttrs attrs, read_pool(c, c.input_value(0).shape, c.opset() >= 18));
   TCC_TRY(int64_t p, read_norm(c));
   attrs.count_include_pad = true;
   const auto elements = static_cast<double>(graph::element_count(attrs.kernel));

@@ -178,14 +178,17 @@ constexpr int64_t kNow = kNewestOpset;
   X("MatMulIntegerToFloat", 1, kNow, 4, 7, import_matmul_integer_to_float) \
   X("MatMulNBits", 1, kNow, 3, 6, import_matmul_nbits) \
   X("MultiHeadAttention", 1, kNow, 1, 10, import_multi_head_attention) \
+  X("NhwcMaxPool", 1, kNow, 1, 1, import_nhwc_max_pool) \
   X("QGemm", 1, kNow, 6, 9, import_qgemm) \
   X("QLinearAdd", 1, kNow, 7, 8, import_qlinear_binary) \
+  X("QLinearAveragePool", 1, kNow, 4, 5, import_qlinear_unary) \
   X("QLinearConcat", 1, kNow, 5, kMany, import_qlinear_concat) \
   X("QLinearGlobalAveragePool", 1, kNow, 4, 5, import_qlinear_unary) \
   X("QLinearLeakyRelu", 1, kNow, 4, 5, import_qlinear_unary) \
   X("QLinearMul", 1, kNow, 7, 8, import_qlinear_binary) \
   X("QLinearSigmoid", 1, kNow, 4, 5, import_qlinear_unary) \
   X("QLinearSoftmax", 1, kNow, 4, 5, import_qlinear_unary) \
+  X("QLinearWhere", 1, kNow, 8, 9, import_qlinear_where) \
   X("QuantizeLinear", 1, kNow, 2, 3, import_quantize_linear) \
   X("QuickGelu", 1, kNow, 1, 1, import_quick_gelu) \
   X("RotaryEmbedding", 1, kNow, 4, 4, import_microsoft_rotary_embedding) \

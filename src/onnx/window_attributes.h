@@ -12,4 +12,9 @@ Result<std::vector<int64_t>> list_of(NodeContext& c, const char* name, size_t en
                                      int64_t least);
 Result<size_t> spatial_axes(const NodeContext& c);
 
+// x with its last axis moved to the second place, or its second axis to the last.
+Made channels_moved(NodeContext& c, const Made& x, bool to_second);
+// x (batch, channels, spatial axes) averaged over the windows that the node's attributes describe.
+Made emit_average_pool(NodeContext& c, graph::ValueId x);
+
 }  // namespace tcc::onnx

@@ -264,6 +264,53 @@ TEST_CASE("quantized operators of com.microsoft") {
                                     "com.microsoft"}),
                           {}, {{10, 12, 14, 16, 110, 110, 114, 118}})[0];
   CHECK(pooled.data == Doubles{5, 55});  // rounded(1.5) + 3, rounded(51.5) + 3
+  for (bool last : {false, true}) {
+    // Two channels of 2x3, windows of 2x2, a column of padding after each, counted or not.
+    const Doubles planes{10, 12, 14, 16, 18, 20, 110, 110, 114, 118, 122, 126};
+    Doubles pixels = planes;
+    for (size_t i = 0; last && i < 12; ++i) pixels[i % 6 * 2 + i / 6] = planes[i];
+    for (bool padding : {false, true}) {
+      auto average = run_model(model_of({"QLinearAveragePool",
+                                         kU8,
+                                         last ? Shape{1, 2, 3, 2} : Shape{1, 2, 2, 3},
+                                         {one(DType::kF32, 0.5), one(kU8, 10), one(DType::kF32, 1), one(kU8, 3)},
+                                         {{"kernel_shape", Ints{2, 2}},
+                                          {"strides", Ints{1, 2}},
+                                          {"pads", Ints{0, 0, 0, 1}},
+                                          {"count_include_pad", int64_t{padding}},
+                                          {"channels_last", int64_t{last}}},
+                                         "com.microsoft"}),
+                               {}, {pixels})[0];
+      // Averages 2, 3.5, 52 and 55 (1.75 and 27.5, 28 when rounded, with padding).
+      CHECK(average.shape == (last ? Shape{1, 1, 2, 2} : Shape{1, 2, 1, 2}));
+      const Doubles by_plane = padding ? Doubles{5, 5, 55, 31} : Doubles{5, 7, 55, 58};
+      for (size_t channel = 0; channel < 2; ++channel)
+        for (size_t x = 0; x < 2; ++x)
+          CHECK(average.data[last ? x * 2 + channel : channel * 2 + x] == by_plane[channel * 2 + x]);
+    }
+    if (!last) continue;
+    auto greatest = run_model(
+        model_of({"NhwcMaxPool", kU8, {1, 2, 3, 2}, {}, {{"kernel_shape", Ints{2, 2}}}, "com.microsoft"}), {},
+        {pixels})[0];
+    CHECK(greatest.shape == Shape{1, 1, 2, 2});
+    CHECK(greatest.data == Doubles{18, 122, 20, 126});
+  }
+  auto chosen = run_model(model_of({"QLinearWhere",
+                                    DType::kBool,
+                                    {4},
+                                    {{{4}, {kU8, a}},
+                                     one(DType::kF32, 0.5),
+                                     one(kU8, 20),
+                                     {{4}, {kU8, b}},
+                                     one(DType::kF32, 0.25),
+                                     one(kU8, 128),
+                                     one(DType::kF32, 2),
+                                     one(kU8, 50)},
+                                    {},
+                                    "com.microsoft"}),
+                          {}, {{1, 0, 0, 1}})[0];
+  // (-10 * 0.5, 0, 72 * 0.25, 235 * 0.5) / 2 + 50
+  CHECK(chosen.data == Doubles{48, 50, 59, 109});
   auto weights =
       run_model(model_of({"MatMulNBits",
                           DType::kF32,
