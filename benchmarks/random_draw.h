@@ -147,7 +147,21 @@ struct OperatorFamily {
   std::function<RandomOperator(Draw&, const std::string& family, const std::string& op)> draw;
 };
 
-// Products of bytes, arithmetic of integers, spectra, operators that place elements, and fused ones of com.microsoft.
+inline constexpr const char* kMicrosoft = "com.microsoft";
+
+// Extents of a product with at most kFlops and kElements.
+struct ProductExtents {
+  int64_t m, n, k;
+};
+inline ProductExtents product_extents(Draw& d, double most = 1024) {
+  ProductExtents e{d.extent(1, most), d.extent(1, most), d.extent(1, most)};
+  while (2.0 * static_cast<double>(e.m * e.n * e.k) > kFlops) e.m = std::max<int64_t>(1, e.m / 2);
+  return e;
+}
+
+// Operators on bytes that are quantized floats.
+std::vector<OperatorFamily> quantized_families();
+// Arithmetic of integers, spectra, operators that place and find elements, and fused ones of com.microsoft.
 std::vector<OperatorFamily> further_families();
 
 }  // namespace tcc::benchmarks

@@ -1,110 +1,9 @@
-// Families of operators that networks of floats seldom have: of bytes and other integers, of signals, those that place
+// Families of operators that networks of floats seldom have: of integers, of signals, those that place and find
 // elements, and fused ones of com.microsoft.
 #include "random_draw.h"
 
 namespace tcc::benchmarks {
 namespace {
-
-constexpr const char* kMicrosoft = "com.microsoft";
-
-// Extents of a product with at most kFlops and kElements.
-struct ProductExtents {
-  int64_t m, n, k;
-};
-ProductExtents product_extents(Draw& d, double most = 1024) {
-  ProductExtents e{d.extent(1, most), d.extent(1, most), d.extent(1, most)};
-  while (2.0 * static_cast<double>(e.m * e.n * e.k) > kFlops) e.m = std::max<int64_t>(1, e.m / 2);
-  return e;
-}
-
-RandomOperator quantized(Draw& d, const std::string& family, const std::string& op) {
-  if (op == "QuantizeLinear") {
-    const std::string x = d.input(d.shape(d.between(1, 4)));
-    const DType type = d.chance(0.5) ? DType::kU8 : DType::kI8;
-    const std::string scale = d.scalar(0.0078125f + 0.001f * static_cast<float>(d.between(0, 9)));
-    return d.finish(family, op, {x, scale, d.typed_scalar(3, type)}, type);
-  }
-  if (op == "DequantizeLinear") {
-    const DType type = d.chance(0.5) ? DType::kU8 : DType::kI8;
-    const std::string x = d.input(d.shape(d.between(1, 4)), type);
-    return d.finish(family, op, {x, d.scalar(0.02f), d.typed_scalar(3, type)});
-  }
-  if (op == "DynamicQuantizeLinear") {
-    const std::string x = d.input(d.shape(d.between(1, 4)));
-    return d.finish_typed(family, op, {x}, {DType::kU8, DType::kF32, DType::kU8});
-  }
-  if (op == "MatMulInteger" || op == "QLinearMatMul") {
-    const ProductExtents e = product_extents(d);
-    const std::string x = d.input({e.m, e.k}, DType::kU8);
-    const bool constant = op == "QLinearMatMul" || d.chance(0.8);
-    const std::string w = constant ? d.bytes({e.k, e.n}, DType::kI8) : d.input({e.k, e.n}, DType::kI8);
-    if (op == "MatMulInteger") return d.finish(family, op, {x, w, d.typed_scalar(128, DType::kU8)}, DType::kI32);
-    const std::string scale = d.scalar(0.02f), zero = d.typed_scalar(128, DType::kU8);
-    const std::string zero_w = d.typed_scalar(0, DType::kI8), out = d.scalar(0.25f);
-    return d.finish(family, op, {x, scale, zero, w, scale, zero_w, out, zero}, DType::kU8);
-  }
-  // ConvInteger, QLinearConv: of two axes.
-  const int64_t kernel = d.one_of<int64_t>({1, 1, 3, 3, 5}), stride = d.between(1, 2);
-  int64_t channels = d.extent(1, 256), filters = d.extent(1, 256), group = 1;
-  if (op == "QLinearConv" && d.chance(0.3)) group = filters = channels;
-  int64_t size = d.extent(static_cast<double>(kernel), 112);
-  while (static_cast<double>(size * size * std::max(channels, filters)) > kElements ||
-         2.0 * static_cast<double>(size * size * channels / group * filters * kernel * kernel) > kFlops)
-    size = std::max(kernel, size / 2), channels = group > 1 ? channels : std::max<int64_t>(1, channels / 2);
-  const std::string x = d.input({1, channels, size, size}, DType::kU8);
-  const std::string w = d.bytes({filters, channels / group, kernel, kernel}, DType::kI8);
-  d.attribute("kernel_shape", Ints{kernel, kernel});
-  d.attribute("strides", Ints{stride, stride});
-  d.attribute("pads", Ints(4, kernel / 2));
-  d.attribute("group", group);
-  if (op == "ConvInteger") return d.finish(family, op, {x, w, d.typed_scalar(128, DType::kU8)}, DType::kI32);
-  const std::string scale = d.scalar(0.02f), zero = d.typed_scalar(128, DType::kU8);
-  const std::string zero_w = d.typed_scalar(0, DType::kI8), out = d.scalar(0.25f);
-  return d.finish(family, op, {x, scale, zero, w, scale, zero_w, out, zero}, DType::kU8);
-}
-
-// com.microsoft, as its quantizer writes them.
-RandomOperator quantized_fused(Draw& d, const std::string& family, const std::string& op) {
-  auto finish = [&](const std::vector<std::string>& inputs, DType result) {
-    return d.finish_typed(family, op, inputs, {result}, kMicrosoft);
-  };
-  if (op == "MatMulNBits") {
-    const int64_t block = d.one_of<int64_t>({32, 64, 128}), k = block * d.between(1, 16), n = 8 * d.between(1, 128);
-    const std::string x = d.input({1, d.extent(1, 128), k});
-    d.attribute("K", k);
-    d.attribute("N", n);
-    d.attribute("bits", int64_t{4});
-    d.attribute("block_size", block);
-    const std::string w = d.bytes({n, k / block, block / 2}, DType::kU8, 255);
-    return finish({x, w, d.weights({n * (k / block)}, 0.02)}, DType::kF32);
-  }
-  const std::string scale = d.scalar(0.02f), other = d.scalar(0.03f), zero = d.typed_scalar(120, DType::kU8);
-  if (op == "MatMulIntegerToFloat" || op == "DynamicQuantizeMatMul") {
-    const ProductExtents e = product_extents(d);
-    if (op == "DynamicQuantizeMatMul") {
-      const std::string x = d.input({e.m, e.k});
-      return finish({x, d.bytes({e.k, e.n}, DType::kI8), scale}, DType::kF32);
-    }
-    const std::string x = d.input({e.m, e.k}, DType::kU8);
-    return finish({x, d.bytes({e.k, e.n}, DType::kI8), scale, other, zero}, DType::kF32);
-  }
-  Shape shape = d.shape(4);
-  const std::string x = d.input(shape, DType::kU8);
-  if (op == "QLinearGlobalAveragePool") {
-    d.attribute("channels_last", int64_t{0});
-    return finish({x, scale, zero, other, zero}, DType::kU8);
-  }
-  if (op == "QLinearLeakyRelu") {
-    d.attribute("alpha", 0.1f);
-    return finish({x, scale, zero, other, zero}, DType::kU8);
-  }
-  if (op == "QLinearConcat") {
-    shape[1] = d.extent(1, 2.0 * static_cast<double>(shape[1]));
-    d.attribute("axis", int64_t{1});
-    return finish({other, zero, x, scale, zero, d.input(shape, DType::kU8), other, zero}, DType::kU8);
-  }
-  return finish({x, scale, zero, d.input(shape, DType::kU8), other, zero, d.scalar(0.05f), zero}, DType::kU8);
-}
 
 // Losses, and norms of language models.
 RandomOperator classes(Draw& d, const std::string& family, const std::string& op) {
@@ -130,6 +29,12 @@ RandomOperator integers(Draw& d, const std::string& family, const std::string& o
   for (int64_t& n : other)
     if (d.chance(0.3)) n = 1;
   const DType type = d.chance(0.5) ? DType::kI32 : DType::kI64;
+  if (op == "Div" || op == "Mod") {
+    const std::string x = d.input(full, type);
+    std::vector<double> divisors(static_cast<size_t>(graph::element_count(other)));
+    for (double& v : divisors) v = static_cast<double>(d.between(1, 9) * (d.chance(0.3) ? -1 : 1));
+    return d.finish(family, op, {x, d.typed_constant(other, type, divisors)}, type);
+  }
   const std::string x = d.input(full, type);
   return d.finish(family, op, {x, d.input(other, type)}, type);
 }
@@ -192,6 +97,31 @@ RandomOperator placed(Draw& d, const std::string& family, const std::string& op)
     const std::string theta = d.input({batch, 2, 3});
     return d.finish(family, op, {theta, d.numbers({batch, channels, size, size})});
   }
+  if (op == "DeformConv") {
+    const int64_t kernel = d.one_of<int64_t>({1, 3, 3}), filters = d.extent(1, 128);
+    const std::string x = d.input({1, channels, size, size}), w = d.weights({filters, channels, kernel, kernel}, 0.1);
+    d.attribute("kernel_shape", Ints{kernel, kernel});
+    d.attribute("pads", Ints(4, kernel / 2));
+    return d.finish(family, op, {x, w, d.input({1, 2 * kernel * kernel, size, size})});
+  }
+  if (op == "MaxUnpool") {
+    // Each window's place is one of its four elements.
+    const std::string x = d.input({1, channels, size, size});
+    std::vector<double> at;
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t i = 0; i < size; ++i)
+        for (int64_t j = 0; j < size; ++j)
+          at.push_back(static_cast<double>((c * 2 * size + 2 * i + d.between(0, 1)) * 2 * size + 2 * j + d.between(0, 1)));
+    d.attribute("kernel_shape", Ints{2, 2});
+    d.attribute("strides", Ints{2, 2});
+    return d.finish(family, op, {x, d.typed_constant({1, channels, size, size}, DType::kI64, at)});
+  }
+  if (op == "Upsample") {
+    const std::string x = d.input({1, channels, size, size});
+    d.attribute("mode", std::string(d.chance(0.5) ? "nearest" : "linear"));
+    const auto by = static_cast<double>(d.between(2, 3));
+    return d.finish(family, op, {x, d.typed_constant({4}, DType::kF32, {1, 1, by, by})});
+  }
   // RoiAlign: boxes inside of the image.
   const std::string x = d.input({1, channels, size, size});
   const int64_t boxes = d.between(1, 64), cells = d.between(1, 7);
@@ -206,6 +136,58 @@ RandomOperator placed(Draw& d, const std::string& family, const std::string& op)
   d.attribute("sampling_ratio", int64_t{2});
   const std::string rois = d.typed_constant({boxes, 4}, DType::kF32, corners);
   return d.finish(family, op, {x, rois, d.indices({boxes}, 1)});
+}
+
+// Results as long as the data say.
+RandomOperator found(Draw& d, const std::string& family, const std::string& op) {
+  if (op == "NonMaxSuppression") {
+    const int64_t boxes = d.extent(1, 2000), classes = d.extent(1, 80);
+    std::vector<double> corners;
+    for (int64_t i = 0; i < boxes; ++i) {
+      const auto y = static_cast<double>(d.between(0, 500)), x = static_cast<double>(d.between(0, 500));
+      for (double v : {y, x, y + static_cast<double>(d.between(1, 80)), x + static_cast<double>(d.between(1, 80))})
+        corners.push_back(v);
+    }
+    const std::string b = d.typed_constant({1, boxes, 4}, DType::kF32, corners), s = d.input({1, classes, boxes});
+    const std::string most = d.numbers({d.between(1, 100)}), overlap = d.scalar(0.5f);
+    return d.finish(family, op, {b, s, most, overlap, d.scalar(0.25f)}, DType::kI64);
+  }
+  const Shape shape = d.shape(d.between(1, 3), 1e6);
+  if (op == "NonZero")
+    return d.finish(family, op, {d.input(shape, d.chance(0.5) ? DType::kBool : DType::kF32)}, DType::kI64);
+  if (op == "Unique") {
+    const DType type = d.chance(0.5) ? DType::kF32 : DType::kI64;
+    d.attribute("sorted", int64_t{1});
+    return d.finish_typed(family, op, {d.input(shape, type)}, {type, DType::kI64, DType::kI64, DType::kI64});
+  }
+  const int64_t axis = d.between(0, std::ssize(shape) - 1);
+  d.attribute("axis", axis);
+  const std::string x = d.input(shape);
+  return d.finish(family, op, {x, d.input({shape[static_cast<size_t>(axis)]}, DType::kBool)});
+}
+
+// Attention with a cache of keys and values, and rotated embeddings.
+RandomOperator decoders(Draw& d, const std::string& family, const std::string& op) {
+  const int64_t shared = d.between(1, 4), heads = shared * d.between(1, 8), depth = 16 * d.between(1, 8);
+  const int64_t tokens = d.chance(0.5) ? 1 : d.extent(1, 128);
+  if (op == "RotaryEmbedding") {
+    const bool flat = d.chance(0.5);
+    const std::string x = d.input(flat ? Shape{1, tokens, heads * depth} : Shape{1, heads, tokens, depth});
+    if (flat) d.attribute("num_heads", heads);
+    if (d.chance(0.3)) d.attribute("interleaved", int64_t{1});
+    const std::string cosines = d.weights({1, tokens, depth / 2});
+    return d.finish(family, op, {x, cosines, d.weights({1, tokens, depth / 2})});
+  }
+  const int64_t past = d.extent(1, 512);
+  d.attribute("num_heads", heads);
+  d.attribute("kv_num_heads", shared);
+  const Shape cache{1, shared, past, depth};
+  const std::string q = d.input({1, tokens, heads * depth}), k = d.input({1, tokens, shared * depth});
+  const std::string v = d.input({1, tokens, shared * depth}), keys = d.input(cache), values = d.input(cache);
+  const std::string last = d.typed_constant({1}, DType::kI32, {static_cast<double>(past + tokens - 1)});
+  const std::string all = d.typed_scalar(static_cast<double>(past + tokens), DType::kI32);
+  return d.finish_typed(family, op, {q, k, v, keys, values, last, all}, {DType::kF32, DType::kF32, DType::kF32},
+                        kMicrosoft);
 }
 
 RandomOperator fused(Draw& d, const std::string& family, const std::string& op) {
@@ -238,33 +220,26 @@ RandomOperator fused(Draw& d, const std::string& family, const std::string& op) 
 
 std::vector<OperatorFamily> further_families() {
   return {
-      {"quantized",
-       2,
-       {"ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul",
-        "QuantizeLinear"},
-       quantized},
-      {"quantized_fused",
-       0.7,
-       {"DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits", "QLinearAdd", "QLinearConcat",
-        "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearMul"},
-       quantized_fused},
       {"classes",
        0.4,
        {"NegativeLogLikelihoodLoss", "SimplifiedLayerNormalization", "SoftmaxCrossEntropyLoss"},
        classes},
       {"integers",
        0.7,
-       {"Add", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Max", "Min", "Mul", "Sub"},
+       {"Add", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Div", "Max", "Min", "Mod", "Mul", "Sub"},
        integers},
       {"signals", 0.4, {"DFT", "STFT"}, signals},
       {"placed",
        0.8,
-       {"AffineGrid", "CenterCropPad", "Col2Im", "CumProd", "Det", "ReverseSequence", "RoiAlign", "ScatterND"},
+       {"AffineGrid", "CenterCropPad", "Col2Im", "CumProd", "DeformConv", "Det", "MaxUnpool", "ReverseSequence",
+        "RoiAlign", "ScatterND", "Upsample"},
        placed},
+      {"found", 0.4, {"Compress", "NonMaxSuppression", "NonZero", "Unique"}, found},
       {"fused",
        0.7,
        {"BiasGelu", "FastGelu", "FusedMatMul", "MultiHeadAttention", "QuickGelu", "SkipLayerNormalization"},
        fused},
+      {"decoders", 0.4, {"GroupQueryAttention", "RotaryEmbedding"}, decoders},
   };
 }
 

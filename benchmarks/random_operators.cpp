@@ -12,6 +12,8 @@ constexpr int64_t kOpset = 18;
 const std::map<std::string, int64_t> kLaterOperators = {{"Attention", 23},
                                                         {"Gelu", 20},
                                                         {"GroupNormalization", 21},
+                                                        {"Upsample", 9},
+                                                        {"DeformConv", 19},
                                                         {"RMSNormalization", 23},
                                                         {"RotaryEmbedding", 23},
                                                         {"Swish", 24},
@@ -248,6 +250,8 @@ RandomOperator move(Draw& d, const std::string& family, const std::string& op) {
   const int64_t rank = std::ssize(shape), axis = d.between(0, rank - 1);
   int64_t& along = shape[static_cast<size_t>(axis)];
   if (op == "Transpose") {
+    // Colors of an image, or columns of few numbers.
+    if (rank > 1 && d.chance(0.25)) along = d.between(2, 4);
     const std::string x = d.input(shape, type);
     d.attribute("perm", d.permutation(rank));
     return d.finish(family, op, {x}, type);
@@ -385,6 +389,7 @@ RandomOperator rearranged(Draw& d, const std::string& family, const std::string&
 }
 
 std::vector<OperatorFamily> with_further(std::vector<OperatorFamily> families) {
+  for (OperatorFamily& family : quantized_families()) families.push_back(std::move(family));
   for (OperatorFamily& family : further_families()) families.push_back(std::move(family));
   return families;
 }

@@ -18,13 +18,16 @@ std::runtime_error failure(const Error& error) {
   return std::runtime_error(error.message);
 }
 
-// Small numbers for floats; 0 or 1 for integers, which are ids, masks and segments alike.
+// Small numbers for floats; any number for bytes; 0 or 1 for wider integers, which are ids, masks and segments alike.
 std::vector<std::byte> input_data(const package::TensorSpec& spec, uint32_t tensor) {
   const int64_t count = graph::element_count(spec.shape);
   std::vector<double> numbers(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
-    double v = data_at(i, tensor);
-    numbers[static_cast<size_t>(i)] = graph::is_float(spec.dtype) ? v : (v + 1) * 128 - 2 * std::floor((v + 1) * 64);
+    const double v = data_at(i, tensor), bits = (v + 1) * 128;
+    double& number = numbers[static_cast<size_t>(i)];
+    number = graph::is_float(spec.dtype) ? v : bits - 2 * std::floor(bits / 2);
+    if (spec.dtype == graph::DType::kU8) number = bits;
+    if (spec.dtype == graph::DType::kI8) number = bits - 128;
   }
   auto bytes = graph::make_constant_from_doubles(spec.dtype, numbers);
   return {bytes.bytes.begin(), bytes.bytes.end()};
@@ -52,21 +55,22 @@ class ModelOperation : public Operation {
   std::vector<float> output() override {
     std::vector<float> all;
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      const package::TensorSpec& spec = model_->outputs()[i];
       for (double v :
-           graph::constant_doubles(graph::make_constant(outputs_[i]), spec.dtype, graph::element_count(spec.shape)))
+           graph::constant_doubles(graph::make_constant(outputs_[i]), model_->outputs()[i].dtype, elements(i)))
         all.push_back(static_cast<float>(v));
     }
     return all;
   }
   std::string sizes() const {
     std::string text;
-    for (const auto& spec : model_->outputs())
-      text += (text.empty() ? "" : ", ") + std::to_string(graph::element_count(spec.shape));
+    for (size_t i = 0; i < outputs_.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(elements(i));
     return text;
   }
 
  private:
+  // Of the last run: an output may be as long as the data say.
+  int64_t elements(size_t i) const { return graph::element_count(context_->output_shape(i)); }
+
   std::shared_ptr<package::LoadedModel> model_;
   std::unique_ptr<package::ModelContext> context_;
   std::vector<std::vector<std::byte>> inputs_, outputs_;

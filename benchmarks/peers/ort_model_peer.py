@@ -19,7 +19,11 @@ def data(shape, kind, tensor):
     bits = (i * np.uint32(2654435761) + np.uint32(tensor * 40503 + 12345)) >> np.uint32(16) & np.uint32(255)
     if np.issubdtype(kind, np.floating):
         return (bits.astype(np.float32) / np.float32(128) - np.float32(1)).astype(kind).reshape(shape)
-    return (bits % 2).astype(kind).reshape(shape)
+    if kind == np.int8:
+        bits = bits.astype(np.int32) - 128
+    elif kind != np.uint8:
+        bits = bits % 2
+    return bits.astype(kind).reshape(shape)
 
 
 class Model:
