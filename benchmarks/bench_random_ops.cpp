@@ -59,8 +59,9 @@ class RandomOps {
     int64_t missing = 0;
     for (int64_t i = 0; i < options().rows; ++i) {
       const std::string name = fmt::format("r{:03}.{}t", i, threads);
-      if (!wanted(name)) continue;
-      auto row = measure(i, name, threads, cpus);
+      const RandomOperator drawn = draw_operator(seed_, i);
+      if (!wanted(fmt::format("{}.{}.{}", name, drawn.family, drawn.op))) continue;
+      auto row = measure(drawn, i, name, threads, cpus);
       if (!row && row.error().message.empty()) {
         ++missing;
       } else if (!row) {
@@ -81,8 +82,8 @@ class RandomOps {
   bool out_of_budget() const { return options().budget > 0 && watch_.seconds() > 60 * options().budget; }
 
   // An Error without a message: the budget ended.
-  Result<Measured> measure(int64_t i, const std::string& name, int threads, const std::vector<int>& cpus) {
-    const RandomOperator drawn = draw_operator(seed_, i);
+  Result<Measured> measure(const RandomOperator& drawn, int64_t i, const std::string& name, int threads,
+                           const std::vector<int>& cpus) {
     Measured m{name, i, drawn.family, drawn.description};
     const std::string unit = fmt::format("seed{}.{}", seed_, name);
     const uint64_t inputs = combine_hash(hash_bytes(drawn.model), static_cast<uint64_t>(trials_));
@@ -103,7 +104,7 @@ class RandomOps {
     if (!own.failure.empty()) return environment_error("{}: {}", drawn.description, own.failure);
     Contestant peer = bench.start_onnx_runtime(network, threads, cpus);
     if (peer.failure.empty()) {
-      const Result<double> apart = disagreement(own, peer);
+      const Result<double> apart = disagreement(own, peer, drawn.rounded ? 1 : 0);
       m.difference = apart ? *apart : INFINITY;
       m.wrong = !(m.difference <= (drawn.description.find("f16") != std::string::npos ? 1e-2 : 1e-3));
     }

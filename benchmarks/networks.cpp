@@ -90,7 +90,7 @@ std::vector<Network> all_networks(const std::string& folder) {
   return networks;
 }
 
-Result<double> disagreement(const Contestant& a, const Contestant& b) {
+Result<double> disagreement(const Contestant& a, const Contestant& b, double step) {
   if (a.sizes != b.sizes || a.output.size() != b.output.size())
     return environment_error("the outputs have {} and {} elements", a.output.size(), b.output.size());
   double worst = 0;
@@ -106,7 +106,7 @@ Result<double> disagreement(const Contestant& a, const Contestant& b) {
       if (!std::isfinite(x) || !std::isfinite(y))
         return environment_error("an output is not finite where the other one is, or another infinity");
       scale = std::max(scale, std::fabs(y));
-      difference = std::max(difference, std::fabs(x - y));
+      if (std::fabs(x - y) > step) difference = std::max(difference, std::fabs(x - y));
     }
     worst = std::max(worst, difference / std::max(scale, 1e-30));
   }

@@ -129,7 +129,9 @@ class Draw {
     for (size_t i = 0; i < results.size(); ++i) names.push_back(fmt::format("y{}", i));
     writer_.node(op, inputs, names, attributes_, domain);
     for (size_t i = 0; i < results.size(); ++i) writer_.output(names[i], results[i]);
-    return {family, op, fmt::format("{} {}", op, fmt::join(texts_, ", ")), writer_.finish()};
+    const bool bytes = results[0] == DType::kU8 || results[0] == DType::kI8;
+    return {family, op, fmt::format("{} {}", op, fmt::join(texts_, ", ")), writer_.finish(),
+            bytes && family.starts_with("quantized")};
   }
 
  private:

@@ -13,6 +13,7 @@ struct RandomOperator {
   std::string op;           // the ONNX operator
   std::string description;  // operator, type, shapes and attributes, for a reader
   std::string model;        // the ONNX file
+  bool rounded = false;     // results are rounded floats: close to a half, two right results are 1 apart
 };
 
 // Tensors have 1 to about four million elements, and half of the extents are multiples of 8. At most about 4 GFLOP a

@@ -35,6 +35,8 @@ TEST_CASE("outputs are compared by each one's scale") {
   CHECK(*disagreement(wanted, wanted) == 0);
   CHECK(*disagreement(outputs({2, 1}, {100, 2, 0.001f}), wanted) == Approx(0.01));
   CHECK(*disagreement(outputs({2, 1}, {100, 1, 0.002f}), wanted) == Approx(1));
+  CHECK(*disagreement(outputs({2, 1}, {99, 1, 0.001f}), wanted, 1) == 0);
+  CHECK(*disagreement(outputs({2, 1}, {98, 1, 0.001f}), wanted, 1) == Approx(0.02));
   CHECK_FALSE(disagreement(outputs({3}, {100, 1, 0.001f}), wanted));
   CHECK_FALSE(disagreement(outputs({2, 1}, {100, std::numeric_limits<float>::quiet_NaN(), 0}), wanted));
 }
