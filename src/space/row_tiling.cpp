@@ -121,8 +121,9 @@ std::optional<Rows> find_rows(const Kernel& k, int64_t lanes) {
     }
   }
   add_step(*last);
+  // A result without axes is a single row.
   bool some_row = std::find(rows.is_row.begin(), rows.is_row.end(), true) != rows.is_row.end();
-  if (!any || !some_row) return std::nullopt;
+  if (!any || (!some_row && !k.buffer(last->store->buffer)->shape.empty())) return std::nullopt;
   return rows;
 }
 
@@ -259,7 +260,8 @@ bool tile(Schedule& s, const Rows& rows, bool across, const target::Target& targ
   BlockRv last = s.get_block(rows.last.name);
   std::vector<LoopRv> loops = s.get_loops(last), row_loops, along;
   for (size_t i = 0; i < loops.size(); ++i) (rows.is_row[i] ? row_loops : along).push_back(loops[i]);
-  if (!s.ok() || row_loops.empty()) return false;
+  if (!s.ok()) return false;
+  if (row_loops.empty()) row_loops.push_back(loops.empty() ? s.add_unit_loop(last) : s.add_unit_loop(loops.front()));
   const int64_t most = across || rows.single ? vector_lanes(target) : rows_in_cache(s.kernel(), rows, target);
   std::vector<ExprRv> factors = s.sample_perfect_tile(row_loops.back(), 2, most);
   std::vector<LoopRv> parts = s.split(row_loops.back(), factors);
