@@ -101,14 +101,25 @@ Made dequantize(NodeContext& c, ValueId x, const Quantization& q, DType to) {
   return c.cast(c.arithmetic(Op::kMul, centered(c, x, q), scale), to);
 }
 
-Made quantize(NodeContext& c, const Made& x, const Quantization& q, DType to, const SmallType* small) {
+namespace {
+
+// Numbers in units of the scale, rounded, plus zero, at the limits of `to`.
+Made quantize_scaled(NodeContext& c, const Made& x, const Quantization& q, DType to,
+                     const SmallType* small = nullptr) {
   if (!x) return x;
   TCC_TRY(const graph::IntegerRange range, quantized_range(to, small));
   const Shape shape = c.value(*x).shape;
-  Made scale = c.cast(spread_parameter(c, q.scale, shape, q), DType::kF32);
-  Made y = c.unary(UnaryFn::kRound, c.arithmetic(Op::kDiv, c.cast(x, DType::kF32), scale));
+  Made y = c.unary(UnaryFn::kRound, x);
   if (q.zero) y = c.arithmetic(Op::kAdd, y, c.cast(spread_parameter(c, *q.zero, shape, q), DType::kF32));
   return c.cast(c.emit(Op::kClip, graph::ClipAttrs{range.least, range.greatest}, {y}), to);
+}
+
+}  // namespace
+
+Made quantize(NodeContext& c, const Made& x, const Quantization& q, DType to, const SmallType* small) {
+  if (!x) return x;
+  Made scale = c.cast(spread_parameter(c, q.scale, c.value(*x).shape, q), DType::kF32);
+  return quantize_scaled(c, c.arithmetic(Op::kDiv, c.cast(x, DType::kF32), scale), q, to, small);
 }
 
 namespace {
@@ -272,9 +283,16 @@ Result<void> finish_quantized(NodeContext& c, const Made& y, const Quantization&
   return c.finish(quantize(c, y, q, q.zero ? c.value(*q.zero).dtype : otherwise));
 }
 
-// scale of the result over those of the operands, times integers: what integer kernels do at the end.
 Made rescaled(NodeContext& c, const Made& sums, const Made& a_scale, const Made& b_scale) {
   return c.arithmetic(Op::kMul, sums, c.arithmetic(Op::kMul, a_scale, b_scale));
+}
+
+// Sums times the operands' scales over the result's, which is one factor where these are constants.
+Result<void> finish_rescaled(NodeContext& c, const Made& sums, const Made& a_scale, const Made& b_scale,
+                             const Quantization& q, DType otherwise) {
+  Made scale = c.cast(c.emit_reshape(q.scale, {}), DType::kF32);
+  Made y = rescaled(c, sums, a_scale, c.arithmetic(Op::kDiv, b_scale, scale));
+  return c.finish(quantize_scaled(c, y, q, q.zero ? c.value(*q.zero).dtype : otherwise));
 }
 
 }  // namespace
@@ -295,7 +313,7 @@ Result<void> import_qlinear_conv(NodeContext& c) {
   Shape channels(c.value(y).shape.size(), 1);
   if (c.value(wq.scale).elements() > 1) channels[1] = c.value(wq.scale).elements();
   Made scale = c.emit_reshape(wq.scale, channels);
-  return finish_quantized(c, rescaled(c, y, scale, c.emit_reshape(xq.scale, {})), yq, c.input_value(0).dtype);
+  return finish_rescaled(c, y, scale, c.emit_reshape(xq.scale, {}), yq, c.input_value(0).dtype);
 }
 
 Result<void> import_qlinear_matmul(NodeContext& c) {
@@ -309,8 +327,8 @@ Result<void> import_qlinear_matmul(NodeContext& c) {
   TCC_TRY(ValueId sums, product);
   Made a_scale = spread_parameter(c, aq.scale, c.input_value(0).shape, aq);
   Made b_scale = spread_parameter(c, bq.scale, c.input_value(3).shape, bq);
-  return finish_quantized(c, rescaled(c, sums, c.cast(a_scale, DType::kF32), c.cast(b_scale, DType::kF32)), yq,
-                          c.input_value(0).dtype);
+  return finish_rescaled(c, sums, c.cast(a_scale, DType::kF32), c.cast(b_scale, DType::kF32), yq,
+                         c.input_value(0).dtype);
 }
 
 // com.microsoft: A, its scale and zero point, B, its, a bias in units of the sums, those of the result (or none, then
@@ -334,10 +352,10 @@ Result<void> import_qgemm(NodeContext& c) {
   const int64_t columns = c.value(bq.scale).elements();
   Made b_scale = c.emit_reshape(bq.scale, columns > 1 ? Shape{columns} : Shape{});
   if (alpha != 1) b_scale = c.arithmetic(Op::kMul, b_scale, c.scalar(DType::kF32, alpha));
-  Made y = rescaled(c, sums, c.emit_reshape(aq.scale, {}), b_scale);
-  if (!c.has_input(7)) return c.finish(y);
+  Made a_scale = c.emit_reshape(aq.scale, {});
+  if (!c.has_input(7)) return c.finish(rescaled(c, sums, a_scale, b_scale));
   TCC_TRY(Quantization yq, read_quantization(c, 7, 8));
-  return finish_quantized(c, y, yq, c.input_value(0).dtype);
+  return finish_rescaled(c, sums, a_scale, b_scale, yq, c.input_value(0).dtype);
 }
 
 // com.microsoft: A, B, scales of A and B, zero points, bias; the product as floats.
@@ -373,11 +391,26 @@ Result<ValueId> dequantized_input(NodeContext& c, size_t x, size_t scale, size_t
 
 // com.microsoft: A, its scale and zero point, B, its, those of the result.
 Result<void> import_qlinear_binary(NodeContext& c) {
-  TCC_TRY(ValueId a, dequantized_input(c, 0, 1, 2));
-  TCC_TRY(ValueId b, dequantized_input(c, 3, 4, 5));
+  TCC_TRY(Quantization aq, read_quantization(c, 1, 2));
+  TCC_TRY(Quantization bq, read_quantization(c, 4, 5));
   TCC_TRY(Quantization q, read_quantization(c, 6, 7));
-  return finish_quantized(c, c.arithmetic(c.op() == "QLinearAdd" ? Op::kAdd : Op::kMul, a, b), q,
-                          c.input_value(0).dtype);
+  const DType type = q.zero ? c.value(*q.zero).dtype : c.input_value(0).dtype;
+  auto number = [&](ValueId parameter) { return c.cast(c.emit_reshape(parameter, {}), DType::kF32); };
+  if (c.op() == "QLinearMul") {
+    TCC_TRY(ValueId product, c.arithmetic(Op::kMul, centered(c, c.input(0), aq), centered(c, c.input(3), bq)));
+    return finish_rescaled(c, product, number(aq.scale), number(bq.scale), q, type);
+  }
+  // a x + (b y + c): the zero points make one number.
+  Made shift = q.zero ? number(*q.zero) : Made(c.scalar(DType::kF32, 0));
+  auto share = [&](size_t input, const Quantization& of) -> Made {
+    TCC_TRY(ValueId factor, c.arithmetic(Op::kDiv, number(of.scale), number(q.scale)));
+    if (of.zero) shift = c.arithmetic(Op::kSub, shift, c.arithmetic(Op::kMul, number(*of.zero), factor));
+    return c.arithmetic(Op::kMul, c.cast(c.input(input), DType::kF32), factor);
+  };
+  TCC_TRY(ValueId a, share(0, aq));
+  TCC_TRY(ValueId b, share(3, bq));
+  Made sum = c.arithmetic(Op::kAdd, a, c.arithmetic(Op::kAdd, b, shift));
+  return c.finish(quantize_scaled(c, sum, {q.scale, {}}, type));
 }
 
 // com.microsoft: X, its scale and zero point, those of the result.

@@ -214,6 +214,11 @@ class Emitter {
   ir::Interval range_of(ir::Expr e) const;
   llvm::Value* scalar_index(ir::Expr e);  // of an expression that is the same in all lanes
 
+  // --- bytes of floats (quantize.cpp) ---
+  llvm::Value* clip(llvm::Value* x, double low, double high);
+  std::optional<Val> clipped(const ir::Select& e);
+  std::optional<Val> quantized(ir::Expr value, ir::Type to);
+
   // --- conversions (convert.cpp) ---
   Val cast(Val a, ir::Type from, ir::Type to);
   Val cast_of(ir::Expr value, ir::Type to);                   // the same without saturation where the value has bounds

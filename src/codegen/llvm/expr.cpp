@@ -129,10 +129,16 @@ Val Emitter::eval(ir::Expr e) {
       Val a = eval(ir::as<ir::Unary>(e)->a);
       return {b_.CreateNot(a.v), a.vec};
     }
-    case ExprKind::kCast:
-      return cast_of(ir::as<ir::Unary>(e)->a, e->type);
-    case ExprKind::kSelect:
-      return select(*ir::as<ir::Select>(e));
+    case ExprKind::kCast: {
+      const ir::Expr from = ir::as<ir::Unary>(e)->a;
+      if (std::optional<Val> bytes = quantized(from, e->type)) return *bytes;
+      return cast_of(from, e->type);
+    }
+    case ExprKind::kSelect: {
+      const ir::Select* s = ir::as<ir::Select>(e);
+      if (std::optional<Val> x = clipped(*s)) return *x;
+      return select(*s);
+    }
     case ExprKind::kLoad:
       return load(*ir::as<ir::Load>(e));
     case ExprKind::kCall:
