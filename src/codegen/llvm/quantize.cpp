@@ -1,5 +1,7 @@
 // Numbers that are brought to bytes: a clip between two constants, and quantization, which is
 // u8(i32(clip(round(x / scale) + zero))) or the same with i8.
+#include <limits>
+
 #include "codegen/llvm/emitter.h"
 #include "tcc/ir/integer_range.h"
 
@@ -41,7 +43,9 @@ Value* splat(Value* like, double v) {
 // not: the nearest float but for very rare cases, then a neighbor of it. NaN where x or d is, else a number.
 // A product with the reciprocal, and one step of correction by the remainder, which fma gives (Markstein, IBM Journal of
 // Research and Development 34, 1990): an instruction divides 16 floats in the time of 20 products. Divisors close to the
-// limits of floats are scaled with x, so that the reciprocal is a normal float; 0 and infinity have no remainder.
+// limits of floats are scaled with x, so that the reciprocal is a normal float; 0 and infinity have no remainder. An
+// infinite x counts as the greatest float, which only divisors above 2^107 tell apart, and numbers below 2^-120
+// over 0 are 0.
 Value* bounded_quotient(llvm::IRBuilder<>& b, Value* x, Value* d) {
   const llvm::IRBuilderBase::FastMathFlagGuard guard(b);
   b.clearFastMathFlags();
@@ -60,10 +64,12 @@ Value* bounded_quotient(llvm::IRBuilder<>& b, Value* x, Value* d) {
                                 b.CreateSelect(b.CreateFCmpOGT(size, number(0x1p100)), number(0x1p-80), number(1)));
   Value* scaled = b.CreateFMul(d, scale);
   Value* factor = b.CreateFDiv(number(1), scaled);
-  Value* limit = lanes(b.CreateSelect(special, number(1), b.CreateFMul(size, number(kQuotient))));
+  Value* most = b.CreateBinaryIntrinsic(llvm::Intrinsic::minnum, b.CreateFMul(size, number(kQuotient)),
+                                        number(std::numeric_limits<float>::max()));
+  Value* limit = lanes(b.CreateSelect(special, number(0x1p-107), most));
   Value* correction = lanes(b.CreateSelect(special, number(0), factor));
   scaled = lanes(b.CreateSelect(special, number(0), scaled));
-  factor = lanes(b.CreateSelect(none, number(0x1p100), factor));
+  factor = lanes(b.CreateSelect(none, number(0x1p47), factor));
   x = b.CreateSelect(b.CreateFCmpOLT(limit, x), limit, x);
   limit = b.CreateFNeg(limit);
   x = b.CreateFMul(b.CreateSelect(b.CreateFCmpOGT(limit, x), limit, x), lanes(scale));
