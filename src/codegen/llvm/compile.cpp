@@ -187,8 +187,13 @@ std::vector<BufferInfo> describe_buffers(const Program& program) {
     BufferInfo info;
     info.role = b->role;
     info.type = b->type;
-    for (ir::Expr e : b->shape) info.shape.push_back(ir::is_int(e) ? ir::int_value(e) : -1);
-    if (b->layout != nullptr) info.layout = ir::print_layout(*b->layout);
+    if (b->layout != nullptr) {
+      // The buffer may be padded to whole tiles, the layout has the shape of the data.
+      info.shape.assign(b->layout->shape.begin(), b->layout->shape.end());
+      info.layout = ir::print_layout(*b->layout);
+    } else {
+      for (ir::Expr e : b->shape) info.shape.push_back(ir::is_int(e) ? ir::int_value(e) : -1);
+    }
     info.bytes = *physical_elements(*b) * ir::type_bytes(b->type);
     info.alignment = assumed_alignment(*b);
     infos.push_back(std::move(info));
