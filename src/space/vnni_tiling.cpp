@@ -19,6 +19,7 @@ namespace {
 
 constexpr int64_t kMaxRows = 12;
 constexpr int64_t kRowsForTiles = 8;  // fewer fill less than half of a tile of AMX
+constexpr int64_t kShortSum = 64;     // of fewer terms, lanes along rows or plain products may be as fast
 
 struct VnniProduct : CpuProductNest {
   VectorDot dot;
@@ -115,7 +116,7 @@ Ways vnni_tiling(const Schedule& state, const target::Target& target, const Spac
       return schedule_rows(s, *p, std::min(most, p->nest.extents[p->m]), vectors, options);
     });
   }
-  return ways.or_also(state);
+  return p->nest.extents[p->k] < kShortSum ? ways.or_also(state) : ways.or_else(state);
 }
 
 }  // namespace tcc::space
