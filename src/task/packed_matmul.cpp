@@ -11,6 +11,7 @@
 //     out = acc
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "nest.h"
 
@@ -22,6 +23,9 @@ namespace {
 
 constexpr int64_t kColumns = graph::kPackedColumns;
 constexpr int64_t kMostTiles = 8;  // that share the floats of a block
+// Of a first-level cache; lines of a set that rows of x may take.
+constexpr int64_t kLineBytes = 64, kSets = 64, kLinesOfSet = 4;
+constexpr int64_t kBeside = 16;    // terms of a row that are copied at once; blocks are multiples of them
 
 }  // namespace
 
@@ -66,8 +70,10 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
   const Tensor scales = operand(node.inputs[2]), zeros = operand(node.inputs[3]);
   const int64_t terms = x.shape.back(), blocks = terms / a.block, panels = numbers.shape[0];
   const int64_t all_rows = graph::element_count(x.shape) / terms;
+  // Few columns are in the first half of their only panel.
+  const int64_t width = a.columns <= kColumns / 2 ? kColumns / 2 : kColumns;
   // A quarter of the registers is for operands.
-  const int64_t most_rows = std::max<int64_t>(options_.register_floats * 3 / 4 / kColumns, 1);
+  const int64_t most_rows = std::max<int64_t>(options_.register_floats * 3 / 4 / width, 1);
   const int64_t tiles = (all_rows + most_rows - 1) / most_rows, rows = (all_rows + tiles - 1) / tiles;
   const int64_t groups = (tiles + kMostTiles - 1) / kMostTiles, tiles_of_group = (tiles + groups - 1) / groups;
   // Row m of x and of the result.
@@ -84,32 +90,37 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
     const Expr own = b().scale(tile, rows);
     return all_rows % rows == 0 ? own : b().min(own, b().integer(all_rows - rows));
   };
-  // Several tiles read their rows side by side: rows of x are often powers of two apart, which one set of a cache
-  // holds.
+  // Several tiles share the floats of a block. They read copies of their rows that are side by side, kBeside terms of
+  // each, where the rows of x are a power of two apart or nearly so: few sets of the first-level cache would hold them.
   const bool shares = tiles > 1;
-  const Tensor beside = shares ? make_temp("beside", {tiles, terms, rows}) : x;
-  const Stmt copy = !shares ? nullptr : ordered_nest("beside", {{"tile", tiles}}, [&](const Exprs& row) {
-    const Id term_loop = kernel_.new_id("k"), row_loop = kernel_.new_id("r");
-    const Expr k = b().var(term_loop), r = b().var(row_loop), m = b().add(first_row(row[0]), r);
-    const std::array<Expr, 3> to{row[0], k, r};
-    const Stmt one = b().store(beside.buffer->id, to, read(x, place(x.shape, m, k)));
-    return b().loop(term_loop, b().integer(terms), b().loop(row_loop, b().integer(rows), one));
+  const int64_t row_lines = std::max<int64_t>(terms * ir::type_bytes(x.buffer->type) / kLineBytes, 1);
+  const bool copies = shares && rows > kLinesOfSet * (kSets / std::gcd(kSets, row_lines));
+  const Tensor beside = copies ? make_temp("beside", {tiles, terms / kBeside, rows, kBeside}) : x;
+  const Stmt copy = !copies ? nullptr : ordered_nest("beside", {{"tile", tiles}}, [&](const Exprs& row) {
+    const Id term_loop = kernel_.new_id("k"), row_loop = kernel_.new_id("r"), lane_loop = kernel_.new_id("lane");
+    const Expr k = b().var(term_loop), r = b().var(row_loop), lane = b().var(lane_loop);
+    const Expr from = b().add(b().scale(k, kBeside), lane), m = b().add(first_row(row[0]), r);
+    const Stmt one = b().loop(lane_loop, b().integer(kBeside),
+                              b().store(beside.buffer->id, std::array<Expr, 4>{row[0], k, r, lane},
+                                        read(x, place(x.shape, m, from))),
+                              LoopKind::kVectorized);
+    return b().loop(term_loop, b().integer(terms / kBeside), b().loop(row_loop, b().integer(rows), one));
   });
   auto make = [&](const char* hint, int64_t count) { return make_temp(hint, {panels, groups, count}); };
-  const Tensor acc = make("acc", tiles_of_group * rows * kColumns), part = make("part", rows * kColumns);
-  const Tensor floats = make("floats", (shares ? a.block : 2) * kColumns);
+  const Tensor acc = make("acc", tiles_of_group * rows * width), part = make("part", rows * width);
+  const Tensor floats = make("floats", (shares ? a.block : 2) * width);
   const Stmt nest = ordered_nest(name, {{"panel", panels}, {"group", groups}}, [&](const Exprs& row) {
     const Expr panel = row[0], zero = real(0);
     auto loop = [&](const char* hint, int64_t extent, auto&& body, LoopKind kind = LoopKind::kSerial) {
       const Id id = kernel_.new_id(hint);
       return b().loop(id, b().integer(extent), body(b().var(id)), kind);
     };
-    auto each_lane = [&](auto&& body) { return loop("lane", kColumns, body, LoopKind::kVectorized); };
+    auto each_lane = [&](auto&& body) { return loop("lane", width, body, LoopKind::kVectorized); };
     // body(r, place of the lane in a tile, lane) for the rows of a tile, written out.
     auto each_row = [&](auto&& body) {
       std::vector<Stmt> all;
       for (int64_t r = 0; r < rows; ++r)
-        all.push_back(each_lane([&](Expr lane) { return body(r, b().offset(lane, r * kColumns), lane); }));
+        all.push_back(each_lane([&](Expr lane) { return body(r, b().offset(lane, r * width), lane); }));
       return b().seq(all);
     };
     // body(tile of the group, tile of all, its first row)
@@ -120,19 +131,21 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
         return tiles % tiles_of_group == 0 ? s : b().if_then(b().lt(tile, b().integer(tiles)), s);
       });
     };
-    auto in_acc = [&](Expr tile, Expr at) { return b().add(b().scale(tile, rows * kColumns), at); };
+    auto in_acc = [&](Expr tile, Expr at) { return b().add(b().scale(tile, rows * width), at); };
     auto x_at = [&](Expr tile, int64_t r, Expr k) {
-      if (shares) return b().load(*beside.buffer, std::array<Expr, 3>{tile, k, b().integer(r)});
-      return read(x, place(x.shape, b().integer(r), k));
+      if (!copies) return read(x, place(x.shape, b().offset(shares ? first_row(tile) : b().integer(0), r), k));
+      const Expr chunk = b().integer(kBeside);
+      return b().load(*beside.buffer, std::array<Expr, 4>{tile, b().floor_div(k, chunk), b().integer(r),
+                                                          b().floor_mod(k, chunk)});
     };
     // Byte i of all columns as floats `to` and `to` + 1, without the block's zero points.
     auto widen = [&](Expr block, Expr i, Expr to) {
       return each_lane([&](Expr lane) {
         const Expr byte = b().cast(b().load(*numbers.buffer, std::array<Expr, 3>{panel, i, lane}), Type::kI32);
-        const Expr at = b().add(b().scale(to, kColumns), lane), zero_point = read(zeros, {panel, block, lane});
+        const Expr at = b().add(b().scale(to, width), lane), zero_point = read(zeros, {panel, block, lane});
         auto number = [&](Expr bits) { return b().sub(b().cast(bits, compute_), zero_point); };
         const std::array<Stmt, 2> both{row_store(floats, row, at, number(low_bits(byte))),
-                                       row_store(floats, row, b().offset(at, kColumns), number(high_bits(byte)))};
+                                       row_store(floats, row, b().offset(at, width), number(high_bits(byte)))};
         return b().seq(both);
       });
     };
@@ -141,7 +154,7 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
       return each_row([&](int64_t r, Expr at, Expr lane) {
         Expr sum = row_load(part, row, at);
         for (int64_t i = 0; i < count; ++i) {
-          const Expr number = row_load(floats, row, b().add(b().scale(b().offset(from, i), kColumns), lane));
+          const Expr number = row_load(floats, row, b().add(b().scale(b().offset(from, i), width), lane));
           sum = b().add(sum, b().mul(x_at(tile, r, b().offset(k, i)), number));
         }
         return row_store(part, row, at, sum);
@@ -157,7 +170,12 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
         const Stmt clear = each_row([&](int64_t, Expr at, Expr) { return row_store(part, row, at, zero); });
         const Stmt terms_of =
             shares
-                ? loop("k", a.block, [&](Expr k) { return add_terms(tile, b().add(first_term, k), k, 1); })
+                ? loop("chunk", a.block / kBeside, [&](Expr chunk) {
+                    return loop("k", kBeside, [&](Expr i) {
+                      const Expr k = b().add(b().scale(chunk, kBeside), i);
+                      return add_terms(tile, b().add(first_term, k), k, 1);
+                    });
+                  })
                 : loop("i", a.block / 2, [&](Expr i) {
                     return b().seq(std::array<Stmt, 2>{widen(block, b().add(first_byte, i), none),
                                                        add_terms(tile, b().add(first_term, b().scale(i, 2)), none, 2)});
@@ -176,7 +194,7 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
     const Stmt put = each_tile([&](Expr t, Expr tile, Expr first) {
       return each_row([&](int64_t r, Expr at, Expr lane) {
         const Expr m = b().offset(first, r), column = b().add(b().scale(panel, kColumns), lane);
-        Expr is_own = a.columns % kColumns == 0 ? nullptr : b().lt(column, b().integer(a.columns));
+        Expr is_own = a.columns % width == 0 ? nullptr : b().lt(column, b().integer(a.columns));
         if (all_rows % rows != 0) is_own = b().logical_and(is_own, b().le(b().scale(tile, rows), m));
         return b().store(out.buffer->id, place(out.shape, m, column),
                          b().cast(row_load(acc, row, in_acc(t, at)), out.buffer->type), is_own);
