@@ -144,24 +144,28 @@ Result<AttentionResult> emit_attention(NodeContext& c, const AttentionParts& p) 
 Made rotate(NodeContext& c, ValueId x, const Made& cos, const Made& sin, int64_t rotated, bool interleaved) {
   const Shape s = c.value(x).shape;
   const int64_t half = rotated / 2;
-  Made first, second;
-  Shape pairs{s[0], s[1], s[2], half, 1}, plain{s[0], s[1], s[2], half};
   Made turned = rotated == s[3] ? Made(x) : c.slice(x, 3, 0, rotated);
-  if (interleaved) {
-    Made split = c.emit_reshape(turned, {s[0], s[1], s[2], half, 2});
-    first = c.emit_reshape(c.slice(split, 4, 0, 1), plain);
-    second = c.emit_reshape(c.slice(split, 4, 1, 1), plain);
-  } else {
-    first = c.slice(turned, 3, 0, half);
-    second = c.slice(turned, 3, half, half);
-  }
   auto mul = [&](const Made& a, const Made& b) { return c.arithmetic(Op::kMul, a, b); };
-  Made real = c.arithmetic(Op::kSub, mul(cos, first), mul(sin, second));
-  Made imaginary = c.arithmetic(Op::kAdd, mul(sin, first), mul(cos, second));
-  std::vector<Made> parts{real, imaginary};
+  std::vector<Made> parts;
   if (interleaved) {
-    Made y = c.emit(Op::kConcat, graph::AxisAttrs{4}, {c.emit_reshape(real, pairs), c.emit_reshape(imaginary, pairs)});
+    // Each pair times its cosine, plus the swapped pair times its sine, which is negative for the first.
+    const Shape pairs{s[0], s[1], s[2], half, 2};
+    auto of_pairs = [&](const Made& angles) -> Made {
+      TCC_TRY(ValueId id, angles);
+      Shape shape = c.value(id).shape;
+      shape.push_back(1);
+      return c.emit_reshape(id, shape);
+    };
+    TCC_TRY(ValueId split, c.emit_reshape(turned, pairs));
+    Made swapped = c.emit(Op::kSlice, graph::SliceAttrs{{0, 0, 0, 0, 1}, {1, 1, 1, 1, -1}, pairs}, {split});
+    const DType dtype = c.value(split).dtype;
+    ValueId signs = c.constant(dtype, {2}, graph::make_constant_from_doubles(dtype, std::vector<double>{-1, 1}));
+    Made y = c.arithmetic(Op::kAdd, mul(split, of_pairs(cos)), mul(swapped, mul(of_pairs(sin), signs)));
     parts = {c.emit_reshape(y, {s[0], s[1], s[2], rotated})};
+  } else {
+    Made first = c.slice(turned, 3, 0, half), second = c.slice(turned, 3, half, half);
+    parts = {c.arithmetic(Op::kSub, mul(cos, first), mul(sin, second)),
+             c.arithmetic(Op::kAdd, mul(sin, first), mul(cos, second))};
   }
   if (rotated < s[3]) parts.push_back(c.slice(x, 3, rotated, s[3] - rotated));
   return parts.size() == 1 ? parts[0] : c.emit(Op::kConcat, graph::AxisAttrs{3}, parts);
