@@ -366,14 +366,23 @@ Result<void> non_zero_at_run_time(NodeContext& c) {
                   elements, kMaxTable);
   TCC_TRY(const ValueId mask, is_not_zero(c, c.input(0)));
   TCC_TRY(const Found found, find_true(c, mask, elements));
+  // Of i32, which have vectors that divide. A coordinate is the quotient by its step less that of the axis before.
+  TCC_TRY(const ValueId place, c.cast(found.places, DType::kI32));
+  auto number = [&](int64_t v) { return c.scalar(DType::kI32, static_cast<double>(v)); };
   std::vector<Made> rows;
+  std::optional<ValueId> before;
   int64_t step = elements;
-  for (size_t axis = 0; axis < shape.size(); ++axis) {
-    step /= shape[axis];
-    Made row = found.places;
-    if (step > 1) row = c.arithmetic(Op::kDiv, row, c.scalar(DType::kI64, static_cast<double>(step)));
-    if (axis > 0) row = c.binary(BinaryFn::kMod, row, c.scalar(DType::kI64, static_cast<double>(shape[axis])));
-    rows.push_back(c.emit_reshape(row, {1, elements}));
+  for (const int64_t extent : shape) {
+    step /= extent;
+    if (extent == 1) {
+      rows.push_back(c.constant(DType::kI64, {1, elements}, graph::make_splat(DType::kI64, 0)));
+      continue;
+    }
+    TCC_TRY(const ValueId quotient, step > 1 ? c.arithmetic(Op::kDiv, place, number(step)) : Made(place));
+    Made row = quotient;
+    if (before) row = c.arithmetic(Op::kSub, row, c.arithmetic(Op::kMul, *before, number(extent)));
+    before = quotient;
+    rows.push_back(c.emit_reshape(c.cast(row, DType::kI64), {1, elements}));
   }
   TCC_TRY(const ValueId places, rows.size() == 1 ? rows[0] : c.emit(Op::kConcat, graph::AxisAttrs{0}, rows));
   c.set_counts(places, {graph::kNone, found.count});
