@@ -25,7 +25,7 @@ constexpr int64_t kColumns = graph::kPackedColumns;
 constexpr int64_t kMostTiles = 8;  // that share the floats of a block
 // Of a first-level cache; lines of a set that rows of x may take.
 constexpr int64_t kLineBytes = 64, kSets = 64, kLinesOfSet = 4;
-constexpr int64_t kBeside = 16;    // terms of a row that are copied at once; blocks are multiples of them
+constexpr int64_t kBeside = 16;  // terms of a row that are copied at once, at most
 
 }  // namespace
 
@@ -90,21 +90,22 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
     const Expr own = b().scale(tile, rows);
     return all_rows % rows == 0 ? own : b().min(own, b().integer(all_rows - rows));
   };
-  // Several tiles share the floats of a block. They read copies of their rows that are side by side, kBeside terms of
-  // each, where the rows of x are a power of two apart or nearly so: few sets of the first-level cache would hold them.
+  // Several tiles share the floats of a block. They read copies of their rows that are side by side,
+  // some terms of each, where the rows of x are a power of two apart or nearly so: few sets of the first-level cache would hold them.
   const bool shares = tiles > 1;
   const int64_t row_lines = std::max<int64_t>(terms * ir::type_bytes(x.buffer->type) / kLineBytes, 1);
+  const int64_t chunk = std::gcd(kBeside, a.block);  // terms that are copied at once
   const bool copies = shares && rows > kLinesOfSet * (kSets / std::gcd(kSets, row_lines));
-  const Tensor beside = copies ? make_temp("beside", {tiles, terms / kBeside, rows, kBeside}) : x;
+  const Tensor beside = copies ? make_temp("beside", {tiles, terms / chunk, rows, chunk}) : x;
   const Stmt copy = !copies ? nullptr : ordered_nest("beside", {{"tile", tiles}}, [&](const Exprs& row) {
     const Id term_loop = kernel_.new_id("k"), row_loop = kernel_.new_id("r"), lane_loop = kernel_.new_id("lane");
     const Expr k = b().var(term_loop), r = b().var(row_loop), lane = b().var(lane_loop);
-    const Expr from = b().add(b().scale(k, kBeside), lane), m = b().add(first_row(row[0]), r);
-    const Stmt one = b().loop(lane_loop, b().integer(kBeside),
+    const Expr from = b().add(b().scale(k, chunk), lane), m = b().add(first_row(row[0]), r);
+    const Stmt one = b().loop(lane_loop, b().integer(chunk),
                               b().store(beside.buffer->id, std::array<Expr, 4>{row[0], k, r, lane},
                                         read(x, place(x.shape, m, from))),
                               LoopKind::kVectorized);
-    return b().loop(term_loop, b().integer(terms / kBeside), b().loop(row_loop, b().integer(rows), one));
+    return b().loop(term_loop, b().integer(terms / chunk), b().loop(row_loop, b().integer(rows), one));
   });
   auto make = [&](const char* hint, int64_t count) { return make_temp(hint, {panels, groups, count}); };
   const Tensor acc = make("acc", tiles_of_group * rows * width), part = make("part", rows * width);
@@ -134,9 +135,9 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
     auto in_acc = [&](Expr tile, Expr at) { return b().add(b().scale(tile, rows * width), at); };
     auto x_at = [&](Expr tile, int64_t r, Expr k) {
       if (!copies) return read(x, place(x.shape, b().offset(shares ? first_row(tile) : b().integer(0), r), k));
-      const Expr chunk = b().integer(kBeside);
-      return b().load(*beside.buffer, std::array<Expr, 4>{tile, b().floor_div(k, chunk), b().integer(r),
-                                                          b().floor_mod(k, chunk)});
+      const Expr each = b().integer(chunk);
+      return b().load(*beside.buffer,
+                      std::array<Expr, 4>{tile, b().floor_div(k, each), b().integer(r), b().floor_mod(k, each)});
     };
     // Byte i of all columns as floats `to` and `to` + 1, without the block's zero points.
     auto widen = [&](Expr block, Expr i, Expr to) {
@@ -170,9 +171,9 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
         const Stmt clear = each_row([&](int64_t, Expr at, Expr) { return row_store(part, row, at, zero); });
         const Stmt terms_of =
             shares
-                ? loop("chunk", a.block / kBeside, [&](Expr chunk) {
-                    return loop("k", kBeside, [&](Expr i) {
-                      const Expr k = b().add(b().scale(chunk, kBeside), i);
+                ? loop("chunk", a.block / chunk, [&](Expr c) {
+                    return loop("k", chunk, [&](Expr i) {
+                      const Expr k = b().add(b().scale(c, chunk), i);
                       return add_terms(tile, b().add(first_term, k), k, 1);
                     });
                   })

@@ -39,7 +39,9 @@ struct Packed {
 }  // namespace
 
 TEST_CASE("products with weights of 4 bits: any number of rows and columns, in tiles and element by element") {
-  for (const Packed& p : {Packed{32, 32, 32}, Packed{64, 40, 16}, Packed{96, 1, 2}, Packed{32, 70, 32}})
+  // Rows of 1024 floats are copied where tiles share them.
+  for (const Packed& p : {Packed{32, 32, 32}, Packed{64, 40, 16}, Packed{96, 1, 2}, Packed{32, 70, 32},
+                          Packed{1024, 12, 4}, Packed{1024, 33, 16}})
     for (const Shape& rows : {Shape{}, Shape{1}, Shape{2, 3}, Shape{7}, Shape{2, 1, 8}})
       for (bool in_order : {false, true}) {
         Shape x = rows;
