@@ -139,6 +139,20 @@ task::TaskOptions task_options(const ModelSource& source, const target::Target& 
   return options;
 }
 
+namespace {
+
+// Halves that a CPU does not multiply. Kernels of GPUs convert what they bring to shared memory, once.
+std::vector<graph::DType> widened_types(const target::Target& target) {
+  const auto multiplies = backend::backend_of(target).multiplies;
+  std::vector<graph::DType> types;
+  if (!backend::backend_of(target).by_threads) return types;
+  if (!multiplies(target, target::Precision::kF16)) types.push_back(graph::DType::kF16);
+  if (!multiplies(target, target::Precision::kBF16)) types.push_back(graph::DType::kBF16);
+  return types;
+}
+
+}  // namespace
+
 Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, const target::Target& target) {
   auto evaluator = graph::reference_evaluator();
   if (backend::backend_of(target).by_threads) graph::separate_resamples(graph);
@@ -150,6 +164,7 @@ Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, cons
   options.winograd_transform = target::core_model(target).winograd_transform;
   if (source.precision == target::Precision::kF16) options.precision = graph::DType::kF16;
   if (source.precision == target::Precision::kBF16) options.precision = graph::DType::kBF16;
+  options.widened = widened_types(target);
   options.signed_bytes = target::multiplies_signed_bytes(target);
   options.fast_math = source.fast_math;
   options.packed_weights = backend::backend_of(target).runs_unscheduled;

@@ -345,6 +345,11 @@ Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions&
     lower_precision(graph, *options.precision);
     eliminate(graph);
   }
+  if (widen_products(graph, options.widened) > 0) {
+    eliminate(graph);
+    TCC_TRY_VOID(fold_constants(graph, evaluator));
+    eliminate(graph);
+  }
   if (options.winograd != 0) {
     if (!is_winograd_tile(options.winograd))
       return make_error(ErrorClass::kUsage, fmt::format("there is no winograd form of tiles of {}", options.winograd),

@@ -167,3 +167,35 @@ TEST_CASE("an attention whose mask is f32 is one group, its weights rounded on t
   for (const FusionGroup& group : fuse(n.g, {.attention = true})) groups += group_text(n.g, group) + "; ";
   CHECK(groups == "Cast; Cast; Cast; MatMul+Cast+Add+Softmax+Cast+MatMul+Cast; ");
 }
+
+TEST_CASE("products of halves become products of floats where several results read each operand") {
+  const auto widened = [](int64_t rows, int64_t columns, Op op = Op::kMatMul) {
+    Net n;
+    const bool conv = op == Op::kConv;
+    const ValueId x = n.input(conv ? Shape{1, rows, 5, 6} : Shape{rows, 4}, DType::kF16);
+    const ValueId w = n.input(conv ? Shape{columns, rows, 3, 3} : Shape{4, columns}, DType::kF16);
+    n.output(conv ? n.add(op, ConvAttrs{{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}, {x, w})
+                  : n.add(op, MatMulAttrs{}, {x, w}));
+    std::vector<HostTensor> inputs;
+    for (ValueId id : n.g.inputs) inputs.push_back(random_tensor(n.g.value(id), 5));
+    const auto before = run_reference(n.g, inputs, 1);
+    const DType types[] = {DType::kF16};
+    widen_products(n.g, types);
+    verify_graph(n.g);
+    const auto after = run_reference(n.g, inputs, 1);
+    REQUIRE((before.has_value() && after.has_value()));
+    double scale = 0;
+    for (double v : before->at(0).data) scale = std::max(scale, std::fabs(v));
+    for (size_t i = 0; i < before->at(0).data.size(); ++i)
+      REQUIRE(std::fabs(before->at(0).data[i] - after->at(0).data[i]) <= 1e-3 * scale);
+    std::string text;
+    for (NodeId id : n.g.order)
+      text += fmt::format("{}:{} ", node_name(n.g.node(id)), dtype_name(n.g.value(n.g.node(id).output).dtype));
+    return text;
+  };
+  CHECK(widened(9, 8) == "Cast:f32 Cast:f32 MatMul:f32 Cast:f16 ");
+  CHECK(widened(1, 40) == "MatMul:f16 ");  // reads each weight once
+  CHECK(widened(40, 1) == "MatMul:f16 ");
+  CHECK(widened(3, 8, Op::kConv) == "Cast:f32 Cast:f32 Conv:f32 Cast:f16 ");
+  CHECK(widened(1, 8, Op::kConv) == "Conv:f16 ");
+}

@@ -122,11 +122,16 @@ struct LayoutModel {
 // convolutions are blocked.
 int64_t assign_layouts(Graph& graph, const LayoutModel& model);
 
+// Products and convolutions of the types, halves, are computed in f32 on converted operands, where many results read
+// each operand. For targets without instructions that multiply them. Returns how many. Run `fold_constants` afterwards.
+int64_t widen_products(Graph& graph, std::span<const DType> types);
+
 struct OptimizeOptions {
   std::optional<LayoutModel> layouts;  // nothing: every tensor keeps the model's layout
   int64_t winograd = 0;                // 2 or 4: convolutions that gain become F(2x2,3x3) or F(4x4,3x3); 0: none
   double winograd_transform = 4;       // multiply-adds of a product that one of a transform costs (target/core_model.h)
   std::optional<DType> precision;      // f16 or bf16: see lower_precision; nothing: as the model says
+  std::vector<DType> widened;          // see widen_products
   bool transpose_weights = false;      // see transpose_weights
   bool signed_bytes = false;           // see quantize_products
   bool fast_math = false;              // see Graph::fast_math
@@ -136,7 +141,7 @@ struct OptimizeOptions {
 inline constexpr int64_t kByteGroup = 4;
 
 // infer_shapes, eliminate, quantize_products, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, products
-// and transposes; transposed weights, lower precision, Winograd forms and layouts where asked; eliminate.
+// and transposes; transposed weights, lower precision, wider products, Winograd forms and layouts where asked; eliminate.
 Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions& options = {});
 
 // --- fusion --------------------------------------------------------------------------------------------------------
