@@ -198,4 +198,18 @@ TEST_CASE("products of halves become products of floats where several results re
   CHECK(widened(40, 1) == "MatMul:f16 ");
   CHECK(widened(3, 8, Op::kConv) == "Cast:f32 Cast:f32 Conv:f32 Cast:f16 ");
   CHECK(widened(1, 8, Op::kConv) == "Conv:f16 ");
+  // Nothing is converted between products, whatever is between them.
+  Net n;
+  const ValueId x = n.input({9, 16}, DType::kF16);
+  const ValueId half = n.g.add_constant("c", DType::kF16, {}, make_splat(DType::kF16, 0.5));
+  ValueId y = n.plain(Op::kMul, {n.add(Op::kMatMul, MatMulAttrs{{}, {1, 0}, {}}, {x, x}), half});
+  y = n.add(Op::kMatMul, MatMulAttrs{}, {n.add(Op::kSoftmax, AxisAttrs{1}, {y}), x});
+  n.output(n.plain(Op::kAdd, {y, n.input({9, 16}, DType::kF16)}));
+  const DType types[] = {DType::kF16};
+  CHECK(widen_products(n.g, types) == 2);
+  eliminate(n.g);
+  std::string text;
+  for (NodeId id : n.g.order)
+    text += fmt::format("{}:{} ", node_name(n.g.node(id)), dtype_name(n.g.value(n.g.node(id).output).dtype));
+  CHECK(text == "Cast:f32 MatMul:f32 Cast:f32 Mul:f32 Softmax:f32 MatMul:f32 Cast:f16 Add:f16 ");
 }
