@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "tcc/graph/passes.h"
@@ -39,6 +40,10 @@ void remove_dead_nodes(Graph& graph);
 
 // LayerNorm and Gelu written out in smaller operators become one node each, where nothing else reads the parts.
 void fuse_patterns(Graph& graph);
+
+// Moves these nodes of one input right behind its maker: an attention wants its converted operands before its first
+// product runs.
+void advance_conversions(Graph& graph, const std::set<NodeId>& conversions);
 
 // Gathers whose indices are known runs become slices (index_runs.cpp).
 void slice_gathers(Graph& graph);

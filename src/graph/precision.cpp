@@ -98,7 +98,7 @@ class Lowering {
       follows_low_[static_cast<size_t>(node.output)] = !leaves_[static_cast<size_t>(node.output)];
     }
     for (ValueId& output : graph_.outputs) output = full_version(output);
-    advance_conversions();
+    advance_conversions(graph_, conversions_);
     return lowered;
   }
 
@@ -144,22 +144,6 @@ class Lowering {
     if (!view) conversions_.insert(graph_.value(made).producer);
     grow();
     return made;
-  }
-  // Conversions right behind what they convert: an attention wants its operands before its first product runs.
-  void advance_conversions() {
-    const std::vector<NodeId> order = std::move(graph_.order);
-    graph_.order.clear();
-    std::multimap<NodeId, NodeId> behind;  // kNone: an input of the graph
-    for (NodeId id : conversions_) behind.emplace(graph_.value(graph_.node(id).inputs[0]).producer, id);
-    auto append_behind = [&](NodeId producer) {
-      for (auto [it, end] = behind.equal_range(producer); it != end; ++it) graph_.order.push_back(it->second);
-    };
-    append_behind(kNone);
-    for (NodeId id : order) {
-      if (conversions_.contains(id)) continue;
-      graph_.order.push_back(id);
-      append_behind(id);
-    }
   }
   ValueId rounded(ValueId id) {
     const Value value = graph_.value(id);

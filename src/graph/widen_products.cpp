@@ -8,6 +8,7 @@
 // they keep halves, which are half of the bytes.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "rewrite.h"
 
@@ -39,6 +40,7 @@ class Widening {
  public:
   explicit Widening(std::span<const DType> types) : types_(types) {}
   int64_t count() const { return count_; }
+  const std::set<NodeId>& conversions() const { return conversions_; }
 
   std::optional<ValueId> rewrite(Graph& g, const Node& node) {
     // What was rounded for a reader that wants floats is not rounded.
@@ -74,21 +76,42 @@ class Widening {
   ValueId widened(Graph& g, ValueId input, const Node& of) {
     if (!is_half(g.value(input).dtype)) return input;
     auto [at, is_new] = wide_.try_emplace(input, kNone);
-    if (is_new) at->second = emit_node(g, Op::kCast, CastAttrs{DType::kF32}, {input}, of);
+    if (is_new) {
+      at->second = emit_node(g, Op::kCast, CastAttrs{DType::kF32}, {input}, of);
+      conversions_.insert(g.value(at->second).producer);
+    }
     return at->second;
   }
 
   std::span<const DType> types_;
   std::map<ValueId, ValueId> wide_;  // of halves: the same as floats
+  std::set<NodeId> conversions_;  // of operands that others made
   int64_t count_ = 0;
 };
 
 }  // namespace
 
+void advance_conversions(Graph& graph, const std::set<NodeId>& conversions) {
+  const std::vector<NodeId> order = std::move(graph.order);
+  graph.order.clear();
+  std::multimap<NodeId, NodeId> behind;  // kNone: an input of the graph
+  for (NodeId id : conversions) behind.emplace(graph.value(graph.node(id).inputs[0]).producer, id);
+  auto append_behind = [&](NodeId producer) {
+    for (auto [it, end] = behind.equal_range(producer); it != end; ++it) graph.order.push_back(it->second);
+  };
+  append_behind(kNone);
+  for (NodeId id : order) {
+    if (conversions.contains(id)) continue;
+    graph.order.push_back(id);
+    append_behind(id);
+  }
+}
+
 int64_t widen_products(Graph& graph, std::span<const DType> types) {
   if (types.empty()) return 0;
   Widening widening(types);
   rewrite_nodes(graph, [&](Graph& g, const Node& node) { return widening.rewrite(g, node); });
+  advance_conversions(graph, widening.conversions());
   return widening.count();
 }
 
