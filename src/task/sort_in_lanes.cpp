@@ -1,20 +1,43 @@
-// Loops of TopK along another axis than the last one, where loops run in order and few elements are wanted. Rows that
-// are side by side are lanes of vectors. The first k of each so far are sorted, and an element moves those that it
+// Loops of TopK along another axis than the last one, or of short rows, where loops run in order and few elements are
+// wanted. Rows that are side by side, or short ones behind each other, are lanes of vectors. The first k of each so far are sorted, and an element moves those that it
 // comes before:
 //
 //   for i in extent:  x = element i of each row
 //     for q in k - 1 .. 0:  before[q] = q is empty or x comes before best[q]
 //       best[q] = before[q - 1] ? best[q - 1] : before[q] ? x : best[q];  order[q] likewise, of i
+#include <algorithm>
+
 #include "nest.h"
 
 namespace tcc::task {
 
 using namespace ir;
 
-// Work grows with k, for as many rows at a time as a vector has lanes.
+namespace {
+
+// The axes whose places are lanes: those behind the axis, or all in front of the last one.
+struct LaneAxes {
+  size_t first, last;
+  int64_t rows;
+};
+LaneAxes lane_axes(const graph::TopKAttrs& a, const graph::Shape& shape) {
+  const auto axis = static_cast<size_t>(a.axis);
+  LaneAxes lanes{axis + 1, shape.size(), 1};
+  if (axis + 1 == shape.size()) lanes = {0, axis, 1};
+  for (size_t i = lanes.first; i < lanes.last; ++i) lanes.rows *= shape[i];
+  return lanes;
+}
+
+}  // namespace
+
+// Work grows with k, for as many rows at a time as a vector has lanes. Elements of rows behind each other are gathered:
+// a row of its own skips most elements once it is long, and the more are wanted the sooner.
 bool GroupNest::sorts_in_lanes(const graph::TopKAttrs& a, const graph::Shape& shape) const {
-  constexpr int64_t kMostInLanes = 64;
-  const int64_t rows = graph::element_count(graph::Shape(shape.begin() + a.axis + 1, shape.end()));
+  constexpr int64_t kMostInLanes = 64, kMostGathered = 16, kShortRow = 128, kLongRow = 4096;
+  const int64_t rows = lane_axes(a, shape).rows;
+  if (a.axis + 1 == std::ssize(shape))
+    return rows >= 2 * kVectorLanes &&
+           (shape.back() <= kShortRow ? a.k <= kMostInLanes : a.k <= kMostGathered && shape.back() <= kLongRow);
   return a.k <= kMostInLanes && 2 * rows >= kVectorLanes;
 }
 
@@ -22,13 +45,14 @@ Stmt GroupNest::emit_in_lanes(const graph::Node& node, const std::string& name, 
   const auto& a = node.as<graph::TopKAttrs>();
   const auto axis = static_cast<size_t>(a.axis);
   const graph::Shape shape = operand(node.inputs[0]).shape;
-  const int64_t extent = shape[axis], lanes = kVectorLanes;
-  const int64_t rows = graph::element_count(graph::Shape(shape.begin() + a.axis + 1, shape.end()));
+  const LaneAxes across = lane_axes(a, shape);
+  const int64_t extent = shape[axis], lanes = kVectorLanes, rows = across.rows;
   const int64_t vectors = (rows + lanes - 1) / lanes;
   const Type key = widened(value(node.inputs[0]).dtype);
   std::vector<NestAxis> axes = axes_of(shape);
-  axes.resize(axis);
-  graph::Shape slots(shape.begin(), shape.begin() + a.axis);
+  const size_t outer = std::min(axis, across.first);
+  axes.resize(outer);
+  graph::Shape slots(shape.begin(), shape.begin() + static_cast<int64_t>(outer));
   axes.push_back({"vector", vectors});
   slots.push_back(vectors);
   auto make = [&](const char* hint, Type type, int64_t count) {
@@ -45,9 +69,9 @@ Stmt GroupNest::emit_in_lanes(const graph::Node& node, const std::string& name, 
       // The place of the lane's row, without the axis.
       Exprs at(row.begin(), row.end() - 1), behind;
       Expr rest = inner;
-      for (size_t i = shape.size(); i-- > axis + 1;) {
+      for (size_t i = across.last; i-- > across.first;) {
         const Expr n = b().integer(shape[i]);
-        behind.insert(behind.begin(), i == axis + 1 ? rest : b().floor_mod(rest, n));
+        behind.insert(behind.begin(), i == across.first ? rest : b().floor_mod(rest, n));
         rest = b().floor_div(rest, n);
       }
       at.insert(at.end(), behind.begin(), behind.end());

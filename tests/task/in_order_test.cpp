@@ -134,6 +134,17 @@ TEST_CASE("rows of floats have a first threshold, whatever their numbers are") {
   CHECK_FALSE(counts(DType::kI32, {200, 200}, 1));
 }
 
+TEST_CASE("short rows behind each other are sorted in lanes: ties keep their order, NaN is the greatest") {
+  for (bool largest : {true, false})
+    for (const Shape& shape : {Shape{32, 5}, Shape{45, 100}, Shape{3, 13, 1, 25}, Shape{40, 200}, Shape{2, 20, 1}})
+      for (int64_t k : {1, 3, 16, 64})
+        if (k <= shape.back())
+          check_top_k(DType::kF32, shape, {std::ssize(shape) - 1, k, largest},
+                      scattered(graph::element_count(shape), 40, true));
+  for (DType dtype : {DType::kF16, DType::kU8, DType::kI64, DType::kF64})
+    check_top_k(dtype, {37, 9}, {1, 4, true}, scattered(37 * 9, 40, false));
+}
+
 TEST_CASE("rows side by side are sorted in lanes: ties keep their order, NaN is the greatest, every type and length") {
   for (bool largest : {true, false}) {
     // Whole vectors of rows, a part of one, several axes behind the sorted one, and of all lengths.
