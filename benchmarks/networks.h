@@ -36,8 +36,8 @@ struct Contestant {
 };
 Contestant failed(const Error& error);
 
-// The largest difference as a share of its output's largest magnitude; NaN equals NaN, an infinity itself, and numbers at
-// most `step` apart each other. Errors: other sizes, a number that is finite in one of them only.
+// The largest difference as a share of its output's largest magnitude; NaN equals NaN, an infinity itself, and numbers
+// at most `step` apart each other. Errors: other sizes, a number that is finite in one of them only.
 Result<double> disagreement(const Contestant& a, const Contestant& b, double step = 0);
 
 // Times both in turns, slice by slice, at least `rounds` slices each and for at least `seconds`. One that does not

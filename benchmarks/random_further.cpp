@@ -111,7 +111,8 @@ RandomOperator placed(Draw& d, const std::string& family, const std::string& op)
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t i = 0; i < size; ++i)
         for (int64_t j = 0; j < size; ++j)
-          at.push_back(static_cast<double>((c * 2 * size + 2 * i + d.between(0, 1)) * 2 * size + 2 * j + d.between(0, 1)));
+          at.push_back(
+              static_cast<double>((c * 2 * size + 2 * i + d.between(0, 1)) * 2 * size + 2 * j + d.between(0, 1)));
     d.attribute("kernel_shape", Ints{2, 2});
     d.attribute("strides", Ints{2, 2});
     return d.finish(family, op, {x, d.typed_constant({1, channels, size, size}, DType::kI64, at)});
@@ -226,7 +227,8 @@ std::vector<OperatorFamily> further_families() {
        classes},
       {"integers",
        0.7,
-       {"Add", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Div", "Max", "Min", "Mod", "Mul", "Sub"},
+       {"Add", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Div", "Max", "Min", "Mod", "Mul",
+        "Sub"},
        integers},
       {"signals", 0.4, {"DFT", "STFT"}, signals},
       {"placed",

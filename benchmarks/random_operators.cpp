@@ -9,18 +9,11 @@ namespace tcc::benchmarks {
 namespace {
 
 constexpr int64_t kOpset = 18;
-const std::map<std::string, int64_t> kLaterOperators = {{"Attention", 23},
-                                                        {"Gelu", 20},
-                                                        {"GroupNormalization", 21},
-                                                        {"Upsample", 9},
-                                                        {"DeformConv", 19},
-                                                        {"RMSNormalization", 23},
-                                                        {"RotaryEmbedding", 23},
-                                                        {"Swish", 24},
-                                                        {"AffineGrid", 20},
-                                                        {"CumProd", 26},
-                                                        {"STFT", 17},
-                                                        {"DFT", 17}};
+const std::map<std::string, int64_t> kLaterOperators = {
+    {"Attention", 23},       {"Gelu", 20},       {"GroupNormalization", 21},
+    {"Upsample", 9},         {"DeformConv", 19}, {"RMSNormalization", 23},
+    {"RotaryEmbedding", 23}, {"Swish", 24},      {"AffineGrid", 20},
+    {"CumProd", 26},         {"STFT", 17},       {"DFT", 17}};
 
 DType element_type(Draw& d) {
   return d.chance(0.8) ? DType::kF32 : DType::kF16;

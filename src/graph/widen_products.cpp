@@ -85,7 +85,7 @@ class Widening {
 
   std::span<const DType> types_;
   std::map<ValueId, ValueId> wide_;  // of halves: the same as floats
-  std::set<NodeId> conversions_;  // of operands that others made
+  std::set<NodeId> conversions_;     // of operands that others made
   int64_t count_ = 0;
 };
 

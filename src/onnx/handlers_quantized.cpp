@@ -104,8 +104,7 @@ Made dequantize(NodeContext& c, ValueId x, const Quantization& q, DType to) {
 namespace {
 
 // Numbers in units of the scale, rounded, plus zero, at the limits of `to`.
-Made quantize_scaled(NodeContext& c, const Made& x, const Quantization& q, DType to,
-                     const SmallType* small = nullptr) {
+Made quantize_scaled(NodeContext& c, const Made& x, const Quantization& q, DType to, const SmallType* small = nullptr) {
   if (!x) return x;
   TCC_TRY(const graph::IntegerRange range, quantized_range(to, small));
   const Shape shape = c.value(*x).shape;

@@ -91,7 +91,8 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
     return all_rows % rows == 0 ? own : b().min(own, b().integer(all_rows - rows));
   };
   // Several tiles share the floats of a block. They read copies of their rows that are side by side,
-  // some terms of each, where the rows of x are a power of two apart or nearly so: few sets of the first-level cache would hold them.
+  // some terms of each, where the rows of x are a power of two apart or nearly so: few sets of the first-level cache
+  // would hold them.
   const bool shares = tiles > 1;
   const int64_t row_lines = std::max<int64_t>(terms * ir::type_bytes(x.buffer->type) / kLineBytes, 1);
   const int64_t chunk = std::gcd(kBeside, a.block);  // terms that are copied at once
@@ -101,10 +102,10 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
     const Id term_loop = kernel_.new_id("k"), row_loop = kernel_.new_id("r"), lane_loop = kernel_.new_id("lane");
     const Expr k = b().var(term_loop), r = b().var(row_loop), lane = b().var(lane_loop);
     const Expr from = b().add(b().scale(k, chunk), lane), m = b().add(first_row(row[0]), r);
-    const Stmt one = b().loop(lane_loop, b().integer(chunk),
-                              b().store(beside.buffer->id, std::array<Expr, 4>{row[0], k, r, lane},
-                                        read(x, place(x.shape, m, from))),
-                              LoopKind::kVectorized);
+    const Stmt one = b().loop(
+        lane_loop, b().integer(chunk),
+        b().store(beside.buffer->id, std::array<Expr, 4>{row[0], k, r, lane}, read(x, place(x.shape, m, from))),
+        LoopKind::kVectorized);
     return b().loop(term_loop, b().integer(terms / chunk), b().loop(row_loop, b().integer(rows), one));
   });
   auto make = [&](const char* hint, int64_t count) { return make_temp(hint, {panels, groups, count}); };
@@ -171,12 +172,13 @@ Stmt GroupNest::emit_packed_tiles(const graph::Node& node, const std::string& na
         const Stmt clear = each_row([&](int64_t, Expr at, Expr) { return row_store(part, row, at, zero); });
         const Stmt terms_of =
             shares
-                ? loop("chunk", a.block / chunk, [&](Expr c) {
-                    return loop("k", chunk, [&](Expr i) {
-                      const Expr k = b().add(b().scale(c, chunk), i);
-                      return add_terms(tile, b().add(first_term, k), k, 1);
-                    });
-                  })
+                ? loop("chunk", a.block / chunk,
+                       [&](Expr c) {
+                         return loop("k", chunk, [&](Expr i) {
+                           const Expr k = b().add(b().scale(c, chunk), i);
+                           return add_terms(tile, b().add(first_term, k), k, 1);
+                         });
+                       })
                 : loop("i", a.block / 2, [&](Expr i) {
                     return b().seq(std::array<Stmt, 2>{widen(block, b().add(first_byte, i), none),
                                                        add_terms(tile, b().add(first_term, b().scale(i, 2)), none, 2)});

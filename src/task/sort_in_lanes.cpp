@@ -1,6 +1,6 @@
 // Loops of TopK along another axis than the last one, or of short rows, where loops run in order and few elements are
-// wanted. Rows that are side by side, or short ones behind each other, are lanes of vectors. The first k of each so far are sorted, and an element moves those that it
-// comes before:
+// wanted. Rows that are side by side, or short ones behind each other, are lanes of vectors. The first k of each so far
+// are sorted, and an element moves those that it comes before:
 //
 //   for i in extent:  x = element i of each row
 //     for q in k - 1 .. 0:  before[q] = q is empty or x comes before best[q]

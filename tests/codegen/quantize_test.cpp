@@ -43,8 +43,8 @@ Compiled quantization(const Form& form, int64_t n, int64_t lanes, const target::
 template <class T>
 void check(const Form& form, const target::Target& target) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const float scales[] = {0.02f,     1,    3,         0x1p-3f,   1e-30f, 1e-39f,
-                          1e-44f, 1e36f, 0x1p127f, -0.3f, 0,      static_cast<float>(kInfinity), NAN};
+  const float scales[] = {
+      0.02f, 1, 3, 0x1p-3f, 1e-30f, 1e-39f, 1e-44f, 1e36f, 0x1p127f, -0.3f, 0, static_cast<float>(kInfinity), NAN};
   const int64_t lanes = form.integer_zero ? 16 : 8;
   Rng rng(11);
   for (const float scale : scales) {

@@ -289,9 +289,9 @@ TEST_CASE("quantized operators of com.microsoft") {
           CHECK(average.data[last ? x * 2 + channel : channel * 2 + x] == by_plane[channel * 2 + x]);
     }
     if (!last) continue;
-    auto greatest = run_model(
-        model_of({"NhwcMaxPool", kU8, {1, 2, 3, 2}, {}, {{"kernel_shape", Ints{2, 2}}}, "com.microsoft"}), {},
-        {pixels})[0];
+    auto greatest =
+        run_model(model_of({"NhwcMaxPool", kU8, {1, 2, 3, 2}, {}, {{"kernel_shape", Ints{2, 2}}}, "com.microsoft"}), {},
+                  {pixels})[0];
     CHECK(greatest.shape == Shape{1, 1, 2, 2});
     CHECK(greatest.data == Doubles{18, 122, 20, 126});
   }

@@ -141,7 +141,8 @@ struct OptimizeOptions {
 inline constexpr int64_t kByteGroup = 4;
 
 // infer_shapes, eliminate, quantize_products, fold_constants, LayerNorm and Gelu patterns, fold_batch_norm, products
-// and transposes; transposed weights, lower precision, wider products, Winograd forms and layouts where asked; eliminate.
+// and transposes; transposed weights, lower precision, wider products, Winograd forms and layouts where asked;
+// eliminate.
 Result<void> optimize(Graph& graph, Evaluator* evaluator, const OptimizeOptions& options = {});
 
 // --- fusion --------------------------------------------------------------------------------------------------------

@@ -39,13 +39,13 @@ Value* splat(Value* like, double v) {
   return llvm::ConstantFP::get(like->getType(), v);
 }
 
-// x / d for a `d` that all lanes have, where |x / d| is below kQuotient, and a number as far from 0 or farther where it is
-// not: the nearest float but for very rare cases, then a neighbor of it. NaN where x or d is, else a number.
-// A product with the reciprocal, and one step of correction by the remainder, which fma gives (Markstein, IBM Journal of
-// Research and Development 34, 1990): an instruction divides 16 floats in the time of 20 products. Divisors close to the
-// limits of floats are scaled with x, so that the reciprocal is a normal float; 0 and infinity have no remainder. An
-// infinite x counts as the greatest float, which only divisors above 2^107 tell apart, and numbers below 2^-120
-// over 0 are 0.
+// x / d for a `d` that all lanes have, where |x / d| is below kQuotient, and a number as far from 0 or farther where it
+// is not: the nearest float but for very rare cases, then a neighbor of it. NaN where x or d is, else a number. A
+// product with the reciprocal, and one step of correction by the remainder, which fma gives (Markstein, IBM Journal of
+// Research and Development 34, 1990): an instruction divides 16 floats in the time of 20 products. Divisors close to
+// the limits of floats are scaled with x, so that the reciprocal is a normal float; 0 and infinity have no remainder.
+// An infinite x counts as the greatest float, which only divisors above 2^107 tell apart, and numbers below 2^-120 over
+// 0 are 0.
 Value* bounded_quotient(llvm::IRBuilder<>& b, Value* x, Value* d) {
   const llvm::IRBuilderBase::FastMathFlagGuard guard(b);
   b.clearFastMathFlags();
@@ -132,20 +132,17 @@ std::optional<Val> Emitter::quantized(ir::Expr value, ir::Type to) {
     Val i{b_.CreateIntrinsic(llvm::Intrinsic::lrint, {integers, x.v->getType()}, {x.v}), x.vec};
     Val z = cast(eval(whole), whole->type, ir::Type::kI32);
     unify(i, z);
-    const auto limit = [&](double v) {
-      return llvm::ConstantInt::getSigned(i.v->getType(), static_cast<int64_t>(v));
-    };
+    const auto limit = [&](double v) { return llvm::ConstantInt::getSigned(i.v->getType(), static_cast<int64_t>(v)); };
     i.v = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, b_.CreateAdd(i.v, z.v), limit(limits->low));
     i.v = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, i.v, limit(limits->high));
     result = i;
-    if (limits->low != 0)
-      result.v = b_.CreateSelect(b_.CreateFCmpUNO(lanes_of(x), lanes_of(x)), limit(0), result.v);
+    if (limits->low != 0) result.v = b_.CreateSelect(b_.CreateFCmpUNO(lanes_of(x), lanes_of(x)), limit(0), result.v);
   } else {
     result = {b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x.v), x.vec};
     if (zero != nullptr) result = data_arithmetic(ExprKind::kAdd, ir::Type::kF32, result, eval(zero));
     // The instruction makes INT_MIN of NaN, whose last byte is 0.
-    result.v = b_.CreateFreeze(
-        b_.CreateFPToSI(clip(result.v, limits->low, limits->high), like(b_.getInt32Ty(), result.v)));
+    result.v =
+        b_.CreateFreeze(b_.CreateFPToSI(clip(result.v, limits->low, limits->high), like(b_.getInt32Ty(), result.v)));
   }
   return Val{b_.CreateTrunc(result.v, like(value_type(to), result.v)), result.vec};
 }
