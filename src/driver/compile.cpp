@@ -20,6 +20,7 @@
 #include "tcc/driver/forms.h"
 #include "tcc/graph/reference.h"
 #include "tcc/graph/resample_order.h"
+#include "tcc/graph/split_reductions.h"
 #include "tcc/search/search.h"
 #include "tcc/support/text.h"
 #include "tcc/target/core_model.h"
@@ -155,7 +156,10 @@ std::vector<graph::DType> widened_types(const target::Target& target) {
 
 Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, const target::Target& target) {
   auto evaluator = graph::reference_evaluator();
-  if (backend::backend_of(target).by_threads) graph::separate_resamples(graph);
+  if (backend::backend_of(target).by_threads) {
+    graph::separate_resamples(graph);
+    if (source.ranges.empty() && graph.counts == 0) graph::split_reductions(graph);
+  }
   graph::OptimizeOptions options;
   const bool asks = source.layouts == Layouts::kPlain && convolves_bytes(graph);
   options.layouts = layout_model(asks ? Layouts::kAuto : source.layouts, target);
