@@ -195,10 +195,56 @@ Result<void> import_max_pool(NodeContext& c) {
   return c.finish(Op::kMaxPool, attrs, {c.input(0)});
 }
 
+namespace {
+
+// Maxima of bytes whose channels are last: of each place of the window a slice, which has vectors of channels.
+Made maxima_of_slices(NodeContext& c, const graph::PoolAttrs& a) {
+  graph::ValueId x = c.input(0);
+  const graph::DType dtype = c.value(x).dtype;
+  const size_t spatial = a.kernel.size();
+  graph::PadAttrs pad{{0}, {0}, dtype == graph::DType::kI8 ? -128.0 : 0.0};
+  pad.begin.insert(pad.begin.end(), a.pads_begin.begin(), a.pads_begin.end());
+  pad.end.insert(pad.end.end(), a.pads_end.begin(), a.pads_end.end());
+  pad.begin.push_back(0);
+  pad.end.push_back(0);
+  const auto is_zero = [](int64_t n) { return n == 0; };
+  if (!std::all_of(pad.begin.begin(), pad.begin.end(), is_zero) ||
+      !std::all_of(pad.end.begin(), pad.end.end(), is_zero))
+    TCC_TRY_SET(x, c.emit(Op::kPad, pad, {x}));
+  graph::SliceAttrs cut{std::vector<int64_t>(spatial + 2, 0), {1}, c.value(x).shape};
+  cut.steps.insert(cut.steps.end(), a.strides.begin(), a.strides.end());
+  cut.steps.push_back(1);
+  for (size_t i = 0; i < spatial; ++i) {
+    const int64_t reach = (a.kernel[i] - 1) * a.dilations[i] + 1;
+    if (cut.extents[i + 1] < reach) return input_error("a window of {} is longer than axis {}", reach, i + 1);
+    cut.extents[i + 1] = (cut.extents[i + 1] - reach) / a.strides[i] + 1;
+  }
+  std::optional<graph::ValueId> greatest;
+  std::vector<int64_t> tap(spatial, 0);
+  for (int64_t k = graph::element_count(a.kernel); k > 0; --k) {
+    for (size_t i = 0; i < spatial; ++i) cut.starts[i + 1] = tap[i] * a.dilations[i];
+    TCC_TRY(graph::ValueId here, c.emit(Op::kSlice, cut, {x}));
+    if (greatest) TCC_TRY_SET(here, c.binary(graph::BinaryFn::kMax, *greatest, here));
+    greatest = here;
+    for (size_t i = spatial; i-- > 0 && ++tap[i] == a.kernel[i];) tap[i] = 0;
+  }
+  return *greatest;
+}
+
+}  // namespace
+
 Result<void> import_nhwc_max_pool(NodeContext& c) {
+  constexpr int64_t kMostSlices = 16;
   TCC_TRY_VOID(spatial_axes(c));
+  const graph::DType dtype = c.input_value(0).dtype;
+  if (dtype != graph::DType::kU8 && dtype != graph::DType::kI8)
+    return input_error("needs integers of 8 bits, got {}", graph::dtype_name(dtype));
+  Shape plain = c.input_value(0).shape;
+  std::rotate(plain.begin() + 1, plain.end() - 1, plain.end());
+  TCC_TRY(auto attrs, read_pool(c, plain, true));
+  if (!attrs.ceil_mode && graph::element_count(attrs.kernel) <= kMostSlices)
+    return c.finish(maxima_of_slices(c, attrs));
   TCC_TRY(const graph::ValueId x, channels_moved(c, c.input(0), true));
-  TCC_TRY(auto attrs, read_pool(c, c.value(x).shape, true));
   return c.finish(channels_moved(c, c.emit(Op::kMaxPool, attrs, {x}), false));
 }
 

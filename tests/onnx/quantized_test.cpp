@@ -294,6 +294,17 @@ TEST_CASE("quantized operators of com.microsoft") {
                   {pixels})[0];
     CHECK(greatest.shape == Shape{1, 1, 2, 2});
     CHECK(greatest.data == Doubles{18, 122, 20, 126});
+    // Padded and in steps: the columns {0}, {1, 2} of each plane, the rows {0, 1}.
+    auto padded =
+        run_model(model_of({"NhwcMaxPool",
+                            kU8,
+                            {1, 2, 3, 2},
+                            {},
+                            {{"kernel_shape", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"pads", Ints{0, 1, 0, 0}}},
+                            "com.microsoft"}),
+                  {}, {pixels})[0];
+    CHECK(padded.shape == Shape{1, 1, 2, 2});
+    CHECK(padded.data == Doubles{16, 118, 20, 126});
   }
   auto chosen = run_model(model_of({"QLinearWhere",
                                     DType::kBool,
