@@ -121,6 +121,11 @@ namespace {
 constexpr int64_t kMaxTaps = 64;                     // of a pool that tells positions
 constexpr int64_t kMaxPositions = int64_t{1} << 22;  // elements of its result
 
+// The next place of a window, the last axis first.
+void advance(std::vector<int64_t>& tap, const std::vector<int64_t>& kernel) {
+  for (size_t i = tap.size(); i-- > 0 && ++tap[i] == kernel[i];) tap[i] = 0;
+}
+
 // Maxima with their positions in the flattened input: every tap of the window is compared in turn.
 Result<void> max_pool_positions(NodeContext& c, const graph::PoolAttrs& a, bool column_major) {
   TCC_TRY(graph::ValueId pooled, c.emit(Op::kMaxPool, a, {c.input(0)}));
@@ -168,7 +173,7 @@ Result<void> max_pool_positions(NodeContext& c, const graph::PoolAttrs& a, bool 
       TCC_TRY(best, c.where(above, x, best));
       TCC_TRY(where, c.where(above, here, where));
     }
-    for (size_t i = spatial; i-- > 0 && ++tap[i] == a.kernel[i];) tap[i] = 0;
+    advance(tap, a.kernel);
   }
   // Plus the position of the window's first element, a sum of one number for each axis.
   for (size_t axis = 0; axis < out.size(); ++axis) {
@@ -226,7 +231,7 @@ Made maxima_of_slices(NodeContext& c, const graph::PoolAttrs& a) {
     TCC_TRY(graph::ValueId here, c.emit(Op::kSlice, cut, {x}));
     if (greatest) TCC_TRY_SET(here, c.binary(graph::BinaryFn::kMax, *greatest, here));
     greatest = here;
-    for (size_t i = spatial; i-- > 0 && ++tap[i] == a.kernel[i];) tap[i] = 0;
+    advance(tap, a.kernel);
   }
   return *greatest;
 }

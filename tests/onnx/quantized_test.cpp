@@ -211,20 +211,12 @@ TEST_CASE("QLinearMatMul and QLinearConv rescale integer sums") {
 
 TEST_CASE("quantized operators of com.microsoft") {
   const Doubles a{10, 20, 30, 255}, b{0, 128, 200, 255};
+  // Behind a: its scale and zero point, b and its, those of the result.
+  std::vector<std::pair<Shape, Parameter>> operands{
+      one(DType::kF32, 0.5), one(kU8, 20),        {{4}, {kU8, b}}, one(DType::kF32, 0.25),
+      one(kU8, 128),         one(DType::kF32, 2), one(kU8, 50)};
   for (const char* op : {"QLinearAdd", "QLinearMul"}) {
-    auto y = run_model(model_of({op,
-                                 kU8,
-                                 {4},
-                                 {one(DType::kF32, 0.5),
-                                  one(kU8, 20),
-                                  {{4}, {kU8, b}},
-                                  one(DType::kF32, 0.25),
-                                  one(kU8, 128),
-                                  one(DType::kF32, 2),
-                                  one(kU8, 50)},
-                                 {},
-                                 "com.microsoft"}),
-                       {}, {a})[0];
+    auto y = run_model(model_of({op, kU8, {4}, operands, {}, "com.microsoft"}), {}, {a})[0];
     for (size_t i = 0; i < 4; ++i) {
       const double p = (a[i] - 20) * 0.5, q = (b[i] - 128) * 0.25;
       CHECK(y.data[i] == clamped(rounded((op == std::string("QLinearAdd") ? p + q : p * q) / 2) + 50, kU8));
@@ -306,20 +298,9 @@ TEST_CASE("quantized operators of com.microsoft") {
     CHECK(padded.shape == Shape{1, 1, 2, 2});
     CHECK(padded.data == Doubles{16, 118, 20, 126});
   }
-  auto chosen = run_model(model_of({"QLinearWhere",
-                                    DType::kBool,
-                                    {4},
-                                    {{{4}, {kU8, a}},
-                                     one(DType::kF32, 0.5),
-                                     one(kU8, 20),
-                                     {{4}, {kU8, b}},
-                                     one(DType::kF32, 0.25),
-                                     one(kU8, 128),
-                                     one(DType::kF32, 2),
-                                     one(kU8, 50)},
-                                    {},
-                                    "com.microsoft"}),
-                          {}, {{1, 0, 0, 1}})[0];
+  operands.insert(operands.begin(), {{4}, {kU8, a}});
+  auto chosen =
+      run_model(model_of({"QLinearWhere", DType::kBool, {4}, operands, {}, "com.microsoft"}), {}, {{1, 0, 0, 1}})[0];
   // (-10 * 0.5, 0, 72 * 0.25, 235 * 0.5) / 2 + 50
   CHECK(chosen.data == Doubles{48, 50, 59, 109});
   auto weights =
