@@ -18,7 +18,12 @@
 // An operand that the caller brings and that is stored transposed, the keys of an attention, is copied with its
 // columns side by side: panels of all of it in front of the nest, or the part that one product of a batch or the tiles
 // of one panel need, right where it is used. The copy transposes squares in registers
-// (codegen/llvm/transpose_accesses.cpp).
+// (codegen/llvm/transpose_accesses.cpp). One whose columns are side by side is copied, too, where many rows read it:
+// the rows of a panel are far apart otherwise, and those a power of two apart drive each other out of the caches.
+//
+// A short sum writes about as much as it reads. Panels in turn would write a piece of each row: where the cache keeps
+// the right operand, the tiles of a row of tiles follow each other. A tile of a very short sum has few operations that
+// hide the writes of its rows, and asks for the lines of the next one.
 //
 // Otherwise a tile takes the whole sum: with the constant packed into panels that are read in order, blocks of the sum
 // have nothing to win that pays for writing tiles and reading them again.
@@ -36,7 +41,9 @@ namespace {
 constexpr size_t kTiles = 4;
 constexpr int64_t kMaxVectors = 4, kMaxUnroll = 8;
 constexpr int64_t kShortRowVectors = 16;  // vectors
-constexpr int64_t kMinCopiedRows = 8;     // of the result, for which a copied operand pays
+constexpr int64_t kMinCopiedRows = 8;     // of the result, for which the copy of a transposed operand pays
+constexpr int64_t kMinCopiedTiles = 4;    // of a panel, for which the copy of another one does
+constexpr int64_t kVeryShortSum = 16, kShortSum = 128;
 constexpr int64_t kMaxCopy = 64 << 10;    // bytes of a copy for one product
 constexpr int64_t kMaxPanel = 256 << 10;  // bytes of a copy for one panel
 
@@ -46,7 +53,7 @@ struct Matmul {
   size_t row = 0, column = 0, sum = 0;
   std::vector<size_t> batch, unit, unit_sum;
   bool transposed = false;       // the result is contiguous along the row
-  const Load* copied = nullptr;  // not contiguous along the column, and no constant
+  const Load* copied = nullptr;  // no constant: not contiguous along the column, or read by many rows
 };
 
 // Vectors can run along the column: contiguous in the operand or a constant that can be packed. One operand may be
@@ -163,23 +170,64 @@ bool stays_near(const Matmul& m, int64_t columns, const target::Target& target) 
 // or for each panel, whose tiles follow each other then.
 enum class CopyAt { kAhead, kProduct, kPanel };
 
-constexpr int64_t kPanelsOfThread = 4, kTilesOfPart = 2;
+constexpr int64_t kPanelsOfThread = 4, kTilesOfThread = 4, kTilesOfPart = 2;
 
-// Copies where they are used stay in a cache. One of everything pays where panels are too few for the threads.
-std::vector<CopyAt> copy_places(const Kernel& k, const Matmul& m, int64_t columns, const target::Target& target) {
+int64_t row_tiles(const Matmul& m, int64_t rows) {
+  return (m.nest.extents[m.row] + rows - 1) / rows;
+}
+int64_t products(const Matmul& m) {
+  int64_t n = 1;
+  for (size_t i : m.batch) n *= m.nest.extents[i];
+  return n;
+}
+
+// The sum is short, and the cache keeps all panels while the rows pass by, of which each thread has several tiles.
+bool rows_come_first(const Matmul& m, int64_t rows, const target::Target& target) {
+  const int64_t right = m.nest.extents[m.sum] * column_bytes(m, m.nest.extents[m.column]);
+  return !m.transposed && m.nest.extents[m.sum] <= kShortSum && 2 * right <= target.cpu.l2_bytes &&
+         products(m) * row_tiles(m, rows) >= kTilesOfThread * target.cpu.threads;
+}
+
+// The right operand where it is not constant, its columns are side by side, and copying it pays.
+const Load* copied_for_rows(const Kernel& k, const Matmul& m, int64_t rows, const target::Target& target) {
+  const int64_t right = m.nest.extents[m.sum] * column_bytes(m, m.nest.extents[m.column]);
+  if (m.copied != nullptr || m.transposed || m.nest.extents[m.sum] <= kVeryShortSum ||
+      row_tiles(m, rows) < kMinCopiedTiles || right <= target.cpu.l1_bytes)
+    return nullptr;
+  for (const analysis::Operand& o : m.nest.operands) {
+    if (o.stride[m.column] != 1 || o.dim[m.column] < 0 || o.constant || o.load->predicate != nullptr) continue;
+    // A part of a tensor would be copied with all of it.
+    int64_t used = 1;
+    for (size_t i = 0; i < m.nest.extents.size(); ++i)
+      if (o.moves[i]) used *= m.nest.extents[i];
+    const Buffer& buffer = *k.buffer(o.load->buffer);
+    int64_t elements = 1;
+    for (Expr extent : buffer.shape) elements *= is_int(extent) ? int_value(extent) : 0;
+    return used == elements ? o.load : nullptr;
+  }
+  return nullptr;
+}
+
+// Copies where they are used stay in a cache. One of everything pays where panels are too few for the threads, or
+// where the tiles of several panels follow each other.
+std::vector<CopyAt> copy_places(const Kernel& k, const Matmul& m, int64_t columns, bool rows_first,
+                                const target::Target& target) {
   if (m.copied == nullptr) return {CopyAt::kAhead};
-  int64_t batch = 1, bytes = type_bytes(k.buffer(m.copied->buffer)->type) * m.nest.extents[m.sum];
-  for (size_t i : m.batch) batch *= m.nest.extents[i];
+  const int64_t batch = products(m), bytes = type_bytes(k.buffer(m.copied->buffer)->type) * m.nest.extents[m.sum];
   const int64_t panels = (m.nest.extents[m.column] + columns - 1) / columns;
   std::vector<CopyAt> places;
   if (batch > 1 && bytes * m.nest.extents[m.column] <= kMaxCopy) places.push_back(CopyAt::kProduct);
+  if (rows_first) {
+    if (places.empty()) places.push_back(CopyAt::kAhead);
+    return places;
+  }
   if (panels > 1 && bytes * columns <= kMaxPanel) places.push_back(CopyAt::kPanel);
   const bool busy = batch * panels >= kPanelsOfThread * target.cpu.threads;
   if (places.empty() || places.back() != CopyAt::kPanel || !busy) places.insert(places.begin(), CopyAt::kAhead);
   return places;
 }
 
-// The copy of the operand that is stored transposed; in panels of `columns` where it is made ahead.
+// The copy of the right operand; in panels of `columns` where it is made ahead.
 BlockRv copy_operand(Schedule& s, const Matmul& m, BlockRv product, int64_t columns, CopyAt place) {
   const std::vector<Id> reads = schedule::read_buffers(s.kernel(), m.nest.block->id);
   const auto index = static_cast<int>(std::find(reads.begin(), reads.end(), m.copied->buffer) - reads.begin());
@@ -191,8 +239,8 @@ BlockRv copy_operand(Schedule& s, const Matmul& m, BlockRv product, int64_t colu
   return copy;
 }
 
-// Squares of the copy: lanes along its columns, below `depth` loops.
-bool transpose_copy(Schedule& s, const Matmul& m, BlockRv copy, size_t depth, int64_t lanes) {
+// Lanes of the copy along its columns, below `depth` loops: squares where the operand is stored transposed.
+bool vectorize_copy(Schedule& s, const Matmul& m, BlockRv copy, size_t depth, int64_t lanes) {
   std::vector<LoopRv> loops = s.get_loops(copy);
   const Block* block = s.ok() ? find_block(s.kernel().root, s.id(copy)) : nullptr;
   if (block == nullptr || loops.size() <= depth) return false;
@@ -210,9 +258,18 @@ bool transpose_copy(Schedule& s, const Matmul& m, BlockRv copy, size_t depth, in
   std::vector<LoopRv> outer;
   for (size_t l = depth; l < loops.size(); ++l)
     if (l != column && l != sum) outer.push_back(loops[l]);
-  outer.push_back(c[0]);
-  s.reorder(outer, k[0], k[1], c[1]);
-  s.unroll(k[1]);
+  const bool in_order = std::any_of(m.nest.operands.begin(), m.nest.operands.end(), [&](const analysis::Operand& o) {
+    return o.load == m.copied && o.stride[m.column] == 1;
+  });
+  if (in_order) {
+    // Reads each row of the operand as far as the copy takes it.
+    outer.push_back(k[0]);
+    s.reorder(outer, k[1], c[0], c[1]);
+  } else {
+    outer.push_back(c[0]);
+    s.reorder(outer, k[0], k[1], c[1]);
+    s.unroll(k[1]);
+  }
   s.vectorize(c[1]);
   if (depth == 0) fuse_parallel(s, outer);
   return s.ok();
@@ -224,12 +281,10 @@ bool transpose_copy(Schedule& s, const Matmul& m, BlockRv copy, size_t depth, in
 std::vector<int64_t> shares_of_rows(const Matmul& m, const RegisterTile& t, int64_t block, int64_t lanes,
                                     const target::Target& target) {
   const int64_t threads = target.cpu.threads, columns = t.vectors * lanes;
-  int64_t panels = (m.nest.extents[m.column] + columns - 1) / columns;
-  for (size_t i : m.batch) panels *= m.nest.extents[i];
-  const int64_t tiles = (m.nest.extents[m.row] + t.rows - 1) / t.rows;
+  const int64_t panels = products(m) * ((m.nest.extents[m.column] + columns - 1) / columns);
   if (block == 0 || threads < 2 || panels > kPanelsOfThread * threads) return {1};
   const int64_t even = threads / std::gcd(panels, threads), parts = even > 1 ? even : threads;
-  if (tiles < kTilesOfPart * parts) return {1};
+  if (row_tiles(m, t.rows) < kTilesOfPart * parts) return {1};
   return {1, parts};
 }
 
@@ -238,9 +293,10 @@ struct Form {
   int64_t block = 0;  // terms of a block of the sum around the tiles of a panel; 0: a tile takes the whole sum
   int64_t parts = 1;  // of the rows, which threads share beside the panels
   CopyAt copy_at = CopyAt::kAhead;
+  bool rows_first = false;  // all panels of a row of tiles, then the next row
 };
 bool tile(Schedule& s, const Matmul& m, const Form& form, const SpaceOptions& options) {
-  const auto [rows, columns, lanes, block, parts, copy_at] = form;
+  const auto [rows, columns, lanes, block, parts, copy_at, rows_first] = form;
   const bool around_panel = block > 0 || copy_at == CopyAt::kPanel;  // the tiles of a panel follow each other
   BlockRv product = s.get_block(m.nest.name), copy;
   if (options.pack_weights) pack_operands(s, m, product, rows, columns);
@@ -257,8 +313,9 @@ bool tile(Schedule& s, const Matmul& m, const Form& form, const SpaceOptions& op
   if (!s.ok()) return false;
   int64_t panels = (m.nest.extents[m.column] + columns - 1) / columns;
   // Panels have nothing in common then that a cache would keep.
-  std::vector<LoopRv> panel =
-      s.split(j[0], around_panel ? std::vector<ExprRv>{{}, lit(1)} : s.sample_perfect_tile(j[0], 2, panels));
+  std::vector<LoopRv> panel = s.split(j[0], around_panel ? std::vector<ExprRv>{{}, lit(1)}
+                                            : rows_first ? std::vector<ExprRv>{lit(1), {}}
+                                                         : s.sample_perfect_tile(j[0], 2, panels));
   std::vector<LoopRv> k = block > 0 ? s.split(loops[m.sum], {{}, lit(block)})
                                     : s.split(loops[m.sum], s.sample_perfect_tile(loops[m.sum], 2, kMaxUnroll));
   if (!s.ok()) return false;
@@ -292,9 +349,10 @@ bool tile(Schedule& s, const Matmul& m, const Form& form, const SpaceOptions& op
     s.unroll(k[1]);
   s.unroll(i[1]);
   s.vectorize(j[1]);
+  if (rows_first && m.nest.extents[m.sum] <= kVeryShortSum) s.annotate(panel[1], AnnotationKey::kPrefetch, lit(1));
   if (copy_at == CopyAt::kProduct) outer.resize(m.unit.size() + m.batch.size());
   if (copy_at != CopyAt::kAhead) s.compute_at(copy, outer.back());
-  if (m.copied != nullptr && !transpose_copy(s, m, copy, copy_at == CopyAt::kAhead ? 0 : outer.size(), lanes))
+  if (m.copied != nullptr && !vectorize_copy(s, m, copy, copy_at == CopyAt::kAhead ? 0 : outer.size(), lanes))
     return false;
   fuse_parallel(s, outer);
   copy_padding(s, 1);
@@ -316,12 +374,14 @@ Ways matmul_tiling(const Schedule& state, const target::Target& target, const Sp
   }
   Ways ways;
   for (const RegisterTile& t : tiles) {
-    const Matmul& form = t.transposed ? *transposed : *m;
-    int64_t block = t.transposed ? sum_block(form, t.vectors * lanes, target) : 0;
+    Matmul form = t.transposed ? *transposed : *m;
+    if (const Load* right = copied_for_rows(state.kernel(), form, t.rows, target)) form.copied = right;
+    const int64_t block = t.transposed ? sum_block(form, t.vectors * lanes, target) : 0;
+    const bool rows_first = block == 0 && rows_come_first(form, t.rows, target);
     for (int64_t parts : shares_of_rows(form, t, block, lanes, target))
-      for (CopyAt place : copy_places(state.kernel(), form, t.vectors * lanes, target))
+      for (CopyAt place : copy_places(state.kernel(), form, t.vectors * lanes, rows_first, target))
         ways.attempt(state, [&](Schedule& s) {
-          return tile(s, form, {t.rows, t.vectors * lanes, lanes, block, parts, place}, options);
+          return tile(s, form, {t.rows, t.vectors * lanes, lanes, block, parts, place, rows_first}, options);
         });
   }
   return ways.or_else(state);

@@ -338,12 +338,14 @@ Stmt GroupNest::ordered_nest(const std::string& name, const std::vector<NestAxis
   return nest;
 }
 
-// Ranks grow with the square of a row's length, and are vectors: short rows are faster by them.
+// Ranks grow with the square of a row's length. Short rows are faster by them, and longer ones where elements of a row
+// are side by side: ranks are vectors then.
 bool GroupNest::sorts_in_order(const graph::TopKAttrs& a, const graph::Shape& shape) const {
-  constexpr int64_t kMostRanked = 128;
+  constexpr int64_t kMostRanked = 128, kMostRankedApart = 16;
   const int64_t extent = shape[static_cast<size_t>(a.axis)];
   if (!options_.in_order || extent >= int64_t{1} << 31 || a.k == 0) return false;
-  return extent > kMostRanked || sorts_in_lanes(a, shape);
+  const bool apart = a.axis + 1 != std::ssize(shape);
+  return extent > (apart ? kMostRankedApart : kMostRanked) || sorts_in_lanes(a, shape);
 }
 
 Stmt GroupNest::emit_in_order(const graph::Node& node, const std::string& name, const Tensor& out) {

@@ -1,5 +1,5 @@
 // Loops of TopK along another axis than the last one, or of short rows, where loops run in order and few elements are
-// wanted. Rows that are side by side, or short ones behind each other, are lanes of vectors. The first k of each so far
+// wanted. Rows that are side by side, or short ones elsewhere, are lanes of vectors. The first k of each so far
 // are sorted, and an element moves those that it comes before:
 //
 //   for i in extent:  x = element i of each row
@@ -15,30 +15,38 @@ using namespace ir;
 
 namespace {
 
-// The axes whose places are lanes: those behind the axis, or all in front of the last one.
+// The axes whose places are lanes: those behind the axis, or where these have few places all others.
 struct LaneAxes {
-  size_t first, last;
-  int64_t rows;
+  std::vector<size_t> axes;
+  int64_t rows = 1;
+  bool gathered = false;  // lanes are not side by side in memory
 };
 LaneAxes lane_axes(const graph::TopKAttrs& a, const graph::Shape& shape) {
   const auto axis = static_cast<size_t>(a.axis);
-  LaneAxes lanes{axis + 1, shape.size(), 1};
-  if (axis + 1 == shape.size()) lanes = {0, axis, 1};
-  for (size_t i = lanes.first; i < lanes.last; ++i) lanes.rows *= shape[i];
+  int64_t behind = 1;
+  for (size_t i = axis + 1; i < shape.size(); ++i) behind *= shape[i];
+  LaneAxes lanes{.gathered = 2 * behind < kVectorLanes};
+  for (size_t i = lanes.gathered ? 0 : axis + 1; i < shape.size(); ++i) {
+    if (i == axis) continue;
+    lanes.axes.push_back(i);
+    lanes.rows *= shape[i];
+  }
   return lanes;
 }
 
 }  // namespace
 
-// Work grows with k, for as many rows at a time as a vector has lanes. Elements of rows behind each other are gathered:
-// a row of its own skips most elements once it is long, and the more are wanted the sooner.
+// Work grows with k, for as many rows at a time as a vector has lanes. Elements of rows that are not side by side are
+// gathered: a row of its own skips most elements once it is long, and the more are wanted the sooner.
 bool GroupNest::sorts_in_lanes(const graph::TopKAttrs& a, const graph::Shape& shape) const {
   constexpr int64_t kMostInLanes = 64, kMostGathered = 16, kShortRow = 128, kLongRow = 4096;
-  const int64_t rows = lane_axes(a, shape).rows;
-  if (a.axis + 1 == std::ssize(shape))
-    return rows >= 2 * kVectorLanes &&
-           (shape.back() <= kShortRow ? a.k <= kMostInLanes : a.k <= kMostGathered && shape.back() <= kLongRow);
-  return a.k <= kMostInLanes && 2 * rows >= kVectorLanes;
+  const int64_t extent = shape[static_cast<size_t>(a.axis)];
+  const LaneAxes lanes = lane_axes(a, shape);
+  if (!lanes.gathered) return a.k <= kMostInLanes;
+  // Rows behind each other are ranked in vectors, too. Single elements of rows apart from each other are not.
+  const bool apart = a.axis + 1 != std::ssize(shape);
+  if (4 * lanes.rows < (apart ? 1 : 8) * kVectorLanes) return false;
+  return extent <= kShortRow ? a.k <= kMostInLanes : a.k <= kMostGathered && extent <= kLongRow;
 }
 
 Stmt GroupNest::emit_in_lanes(const graph::Node& node, const std::string& name, const Tensor& out) {
@@ -50,7 +58,7 @@ Stmt GroupNest::emit_in_lanes(const graph::Node& node, const std::string& name, 
   const int64_t vectors = (rows + lanes - 1) / lanes;
   const Type key = widened(value(node.inputs[0]).dtype);
   std::vector<NestAxis> axes = axes_of(shape);
-  const size_t outer = std::min(axis, across.first);
+  const size_t outer = across.gathered ? 0 : axis;
   axes.resize(outer);
   graph::Shape slots(shape.begin(), shape.begin() + static_cast<int64_t>(outer));
   axes.push_back({"vector", vectors});
@@ -67,14 +75,14 @@ Stmt GroupNest::emit_in_lanes(const graph::Node& node, const std::string& name, 
       const Id lane = kernel_.new_id("lane");
       const Expr l = b().var(lane), inner = b().add(b().scale(row.back(), lanes), l);
       // The place of the lane's row, without the axis.
-      Exprs at(row.begin(), row.end() - 1), behind;
+      Exprs at(row.begin(), row.end() - 1);
+      at.resize(at.size() + across.axes.size());
       Expr rest = inner;
-      for (size_t i = across.last; i-- > across.first;) {
-        const Expr n = b().integer(shape[i]);
-        behind.insert(behind.begin(), i == across.first ? rest : b().floor_mod(rest, n));
+      for (size_t i = across.axes.size(); i-- > 0;) {
+        const Expr n = b().integer(shape[across.axes[i]]);
+        at[at.size() - across.axes.size() + i] = i == 0 ? rest : b().floor_mod(rest, n);
         rest = b().floor_div(rest, n);
       }
-      at.insert(at.end(), behind.begin(), behind.end());
       const Expr is_inside = rows % lanes == 0 ? nullptr : b().lt(inner, b().integer(rows));
       return b().loop(lane, b().integer(lanes), body(l, at, is_inside), LoopKind::kVectorized);
     };

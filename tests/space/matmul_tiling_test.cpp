@@ -174,7 +174,7 @@ TEST_CASE("short rows of a product are made by turned tiles whose sum is blocked
 }
 
 TEST_CASE("an operand that is stored transposed is copied panel by panel where each thread has several") {
-  const task::Task t = task::make_gemm({.m = 19, .n = 300, .k = 37, .bias = true, .relu = true, .trans_b = true});
+  const task::Task t = task::make_gemm({.m = 19, .n = 300, .k = 137, .bias = true, .relu = true, .trans_b = true});
   for (const char* name : {"x86-64-v3", "x86-64-v4"})
     for (int64_t threads : {1, 64}) {
       INFO(name << ", " << threads << " threads");
@@ -190,4 +190,62 @@ TEST_CASE("an operand that is stored transposed is copied panel by panel where e
       CHECK(by_panels >= 3);
       CHECK((ahead > 0) == (threads > 1));
     }
+}
+
+namespace {
+
+// Texts of the design space's traces.
+std::vector<std::string> traces_of(const task::Task& t, const target::Target& target) {
+  std::vector<std::string> out;
+  for (const schedule::Trace& trace : space::generate_space(t.kernel, target))
+    out.push_back(schedule::print_trace(trace));
+  return out;
+}
+int64_t number_with(const std::vector<std::string>& texts, const char* part) {
+  return std::count_if(texts.begin(), texts.end(),
+                       [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+}  // namespace
+
+TEST_CASE("an operand that many rows read is copied into panels, a weight, a small one or one of few rows is not") {
+  target::Target target = named_target("x86-64-v4");
+  target.cpu.threads = 1;
+  const task::Task many = task::make_gemm({.m = 67, .n = 150, .k = 139, .bias = true, .relu = true});
+  CHECK(check_draws(many, target) > 0);
+  const std::vector<std::string> copied = traces_of(many, target);
+  CHECK(number_with(copied, "cache_read") == std::ssize(copied));
+  for (const task::Task& other :
+       {task::make_gemm({.m = 67, .n = 150, .k = 139, .constant_weights = true}),
+        task::make_gemm({.m = 67, .n = 40, .k = 39}), task::make_gemm({.m = 9, .n = 150, .k = 139})})
+    CHECK(number_with(traces_of(other, target), "cache_read") == 0);
+}
+
+TEST_CASE("tiles of a row of tiles follow each other where the sum is short and the cache keeps the panels") {
+  target::Target target = named_target("x86-64-v4");
+  target.cpu.threads = 1;
+  // Panels are sampled otherwise, and in front of the parts of the sum.
+  const auto samples = [](const std::string& text) {
+    int64_t n = 0;
+    for (size_t at = 0; (at = text.find("sample_perfect_tile", at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  const auto draws_panels = [&](const std::vector<std::string>& texts) {
+    return std::any_of(texts.begin(), texts.end(), [&](const std::string& text) { return samples(text) > 1; });
+  };
+  const task::Task very_short = task::make_gemm({.m = 101, .n = 150, .k = 5, .bias = true, .relu = true});
+  const task::Task short_sum = task::make_gemm({.m = 101, .n = 150, .k = 100, .bias = true});
+  for (const task::Task* t : {&very_short, &short_sum}) {
+    CHECK(check_draws(*t, target) > 0);
+    const std::vector<std::string> texts = traces_of(*t, target);
+    CHECK_FALSE(draws_panels(texts));
+    CHECK((number_with(texts, "prefetch") > 0) == (t == &very_short));
+  }
+  CHECK(draws_panels(traces_of(task::make_gemm({.m = 101, .n = 150, .k = 200, .constant_weights = true}), target)));
+  // A cache that does not keep the panels, and more threads than there are tiles.
+  target.cpu.l2_bytes = 64 << 10;
+  CHECK(draws_panels(traces_of(task::make_gemm({.m = 101, .n = 150, .k = 100, .constant_weights = true}), target)));
+  target = named_target("x86-64-v4");
+  target.cpu.threads = 64;
+  CHECK(draws_panels(traces_of(task::make_gemm({.m = 101, .n = 150, .k = 100, .constant_weights = true}), target)));
 }

@@ -164,6 +164,20 @@ TEST_CASE("rows side by side are sorted in lanes: ties keep their order, NaN is 
   }
 }
 
+TEST_CASE("few rows beside and behind each other are sorted in lanes together, or by merges where many are wanted") {
+  for (bool largest : {true, false})
+    for (const auto& [shape, axis] : {std::pair<Shape, int64_t>{{4, 9, 8, 2}, 2},
+                                      {{3, 40, 3}, 1},
+                                      {{100, 2, 2}, 0},
+                                      {{5, 1, 17, 3}, 2},
+                                      {{2, 3, 200, 2}, 2}})
+      for (int64_t k : {int64_t{1}, int64_t{7}, int64_t{16}, shape[static_cast<size_t>(axis)]})
+        if (k <= shape[static_cast<size_t>(axis)])
+          check_top_k(DType::kF32, shape, {axis, k, largest}, scattered(graph::element_count(shape), 40, true));
+  for (DType dtype : {DType::kF16, DType::kU8, DType::kI64, DType::kF64})
+    check_top_k(dtype, {5, 20, 4}, {1, 4, true}, scattered(400, 40, false));
+}
+
 TEST_CASE("scatters in order agree with their definition") {
   using graph::ScatterReduction;
   for (ScatterReduction reduction : {ScatterReduction::kNone, ScatterReduction::kAdd, ScatterReduction::kMul,
