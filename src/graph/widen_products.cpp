@@ -15,7 +15,7 @@
 namespace tcc::graph {
 namespace {
 
-constexpr int64_t kLeastRows = 8, kLeastColumns = 8;
+constexpr int64_t kLeastRows = 8, kLeastColumns = 2;
 
 bool gains(const Graph& graph, const Node& node) {
   const Shape& out = graph.value(node.output).shape;

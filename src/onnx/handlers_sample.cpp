@@ -44,7 +44,7 @@ class Numbers {
 };
 
 // An element that is read alone takes as long as this many that are rearranged on the way.
-constexpr int64_t kReadsOfRearranging = 4;
+constexpr int64_t kReadsOfRearranging = 3;
 
 enum class Padding { kZeros, kBorder, kReflection };
 

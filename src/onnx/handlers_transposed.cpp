@@ -161,14 +161,30 @@ Result<void> import_phases(NodeContext& c, const std::vector<TransposedAxis>& ax
     perm.push_back(static_cast<int64_t>(2 + spatial + i));
     perm.push_back(static_cast<int64_t>(2 + i));
   }
-  Made all = c.emit_reshape(c.emit(Op::kConv, conv, {c.input(0), w}), phases);
-  graph::PadAttrs empty{Shape(phases.size(), 0), Shape(phases.size(), 0), 0};
-  for (size_t i = 0; i < spatial; ++i) empty.end[i + 2] = axes[i].stride - axes[i].phases;
-  for (size_t i = 0; i < phases.size(); ++i) phases[i] += empty.end[i];
-  if (empty.end != empty.begin) all = c.emit(Op::kPad, empty, {all});
-  all = c.rearrange(all, phases, perm, woven);
+  // Where no phase is zero, the bias goes with the convolution: of each filter, once for each phase.
+  const bool all_have_taps =
+      std::all_of(axes.begin(), axes.end(), [](const TransposedAxis& a) { return a.phases == a.stride; });
+  const int64_t repeats = c.value(w).shape[0] / filters;
+  std::vector<Made> inputs{c.input(0), w};
+  if (c.has_input(2) && all_have_taps) {
+    const Made each = c.emit_reshape(c.input(2), {filters, 1});
+    inputs.push_back(
+        c.emit_reshape(c.emit(Op::kExpand, graph::ReshapeAttrs{{filters, repeats}}, {each}), {filters * repeats}));
+  }
+  Made all = c.emit_reshape(c.emit(Op::kConv, conv, inputs), phases);
+  // Woven before zeros are added: one phase of each axis is where it belongs already.
+  Shape places{batch, filters}, made = places;
+  graph::PadAttrs empty{{0, 0}, {0, 0}, 0};
+  for (const TransposedAxis& a : axes) {
+    made.push_back(a.positions() * a.phases);
+    places.insert(places.end(), {a.positions(), a.phases});
+    empty.begin.insert(empty.begin.end(), {0, 0});
+    empty.end.insert(empty.end.end(), {0, a.stride - a.phases});
+  }
+  all = c.rearrange(all, phases, perm, made);
+  if (empty.end != empty.begin) all = c.emit_reshape(c.emit(Op::kPad, empty, {c.emit_reshape(all, places)}), woven);
   Made y = c.emit(Op::kSlice, cut, {all});
-  if (!c.has_input(2)) return c.finish(y);
+  if (!c.has_input(2) || all_have_taps) return c.finish(y);
   Shape channels(spatial + 1, 1);
   channels[0] = filters;
   return c.finish(c.arithmetic(Op::kAdd, y, c.emit_reshape(c.input(2), channels)));
