@@ -54,6 +54,7 @@ std::optional<graph::LayoutModel> layout_model(Layouts layouts, const target::Ta
   graph::LayoutModel model;
   model.block = backend.channel_block(target, false);
   model.byte_block = backend.channel_block(target, true);
+  model.fills_byte_blocks = true;
   const target::CoreModel& core = target::core_model(target);
   model.plain_efficiency = core.plain_convolution_share;
   model.depthwise = {core.depthwise_share, core.depthwise_long_rows, core.depthwise_half_row, core.depthwise_cap,

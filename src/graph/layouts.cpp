@@ -109,13 +109,31 @@ class LayoutPass {
   bool is_byte_product(const Node& node) const {
     return node.op == Op::kConv && is_byte(graph_.value(node.inputs[0]).dtype);
   }
-  // Channels side by side of a tensor with this many; 1: it cannot be blocked. Products of 8 bits read groups of
-  // neighbors, so that smaller blocks pay, too.
-  int64_t block_of(int64_t channels) const {
-    int64_t block = multiplies_bytes_ ? model_.byte_block : model_.block;
-    while (multiplies_bytes_ && block > kByteGroup && channels % block != 0) block /= 2;
-    return channels % block == 0 ? block : 1;
+  bool are_constants(const Node& node) const {
+    return std::all_of(node.inputs.begin() + 1, node.inputs.end(),
+                       [&](ValueId id) { return graph_.value(id).is_constant(); });
   }
+  // Channels side by side of a tensor with this many; 1: it cannot be blocked. Products of 8 bits read groups of
+  // neighbors, so that smaller blocks pay, too, and so does a last block that is filled up: a vector of half as many
+  // channels takes some 1.4 times as long for each of them.
+  int64_t block_of(int64_t channels) const {
+    if (!multiplies_bytes_) return channels % model_.block == 0 ? model_.block : 1;
+    constexpr double kHalfVector = 1.4, kFilling = 1.1;
+    double least = std::numeric_limits<double>::infinity(), factor = 1;
+    int64_t best = 1;
+    for (int64_t block = model_.byte_block; block >= kByteGroup; block /= 2, factor *= kHalfVector) {
+      const int64_t all = round_up(channels, block);
+      if (all != channels && (!model_.fills_byte_blocks || 2 * channels <= block || channels < kByteGroup)) continue;
+      const double cost = static_cast<double>(all) * factor * (all == channels ? 1 : kFilling);
+      if (!model_.fills_byte_blocks) return block;
+      if (cost < least) least = cost, best = block;
+    }
+    return best;
+  }
+  static int64_t round_up(int64_t channels, int64_t block) { return (channels + block - 1) / block * block; }
+  // Of a blocked tensor, all blocks filled.
+  int64_t filled(int64_t channels) const { return round_up(channels, block_of(channels)); }
+  bool fills(int64_t channels) const { return filled(channels) != channels; }
   int64_t block_of(const Shape& s) const { return s.size() >= 3 ? block_of(s[1]) : 1; }
   double conversion(ValueId id) const {
     return 2 * static_cast<double>(graph_.value(id).bytes()) / model_.bytes_per_second;
@@ -184,8 +202,12 @@ class LayoutPass {
       answers.out = depthwise ? answers.in : add_question(shape(node.output));
       // Blocks that are not whole vectors serve products of 8 bits only.
       const bool bytes = is_byte_product(node);
-      if (!bytes && block_of(channels) % model_.block != 0) questions_[*answers.in].blocked += kNever;
-      if (!bytes && block_of(filters) % model_.block != 0) questions_[*answers.out].blocked += kNever;
+      if (!bytes && channels % model_.block != 0) questions_[*answers.in].blocked += kNever;
+      if (!bytes && filters % model_.block != 0) questions_[*answers.out].blocked += kNever;
+      if (!are_constants(node)) {
+        if (fills(channels)) questions_[*answers.in].blocked += kNever;
+        if (fills(filters)) questions_[*answers.out].blocked += kNever;
+      }
       // Neighbors along the sum that are apart in memory cannot be multiplied at once.
       if (bytes) plain_work *= kByteGroup;
       for (size_t q : {*answers.in, *answers.out}) {
@@ -247,44 +269,53 @@ class LayoutPass {
   // --- rewriting: a value may exist in either layout, or both
   // The bytes of both layouts are the same.
   static bool is_one_position(const Shape& own) { return element_count(Shape(own.begin() + 2, own.end())) == 1; }
+  // Blocks behind each other under the plain shape, without what fills the last one.
+  ValueId unblocked(ValueId id, const Shape& own) {
+    Shape whole = own;
+    whole[1] = filled(own[1]);
+    return emit_resized(graph_, emit_reshape(graph_, id, whole), 1, own[1]);
+  }
   ValueId plain(ValueId id) {
     auto [it, fresh] = plain_.emplace(id, id);
     auto other = blocks_.find(id);
     if (!fresh || other == blocks_.end()) return it->second;
     const Shape own = shape(id);
-    if (is_one_position(own)) return plain_[id] = emit_reshape(graph_, other->second, own);
+    if (is_one_position(own)) return plain_[id] = unblocked(other->second, own);
     std::vector<int64_t> perm{0, 1, static_cast<int64_t>(own.size())};
     for (size_t i = 2; i < own.size(); ++i) perm.push_back(static_cast<int64_t>(i));
     const std::string name = graph_.value(id).name;
     ValueId moved = emit_node(graph_, Op::kTranspose, TransposeAttrs{perm}, {other->second}, name);
-    return plain_[id] = emit_reshape(graph_, moved, own);
+    return plain_[id] = unblocked(moved, own);
   }
   ValueId blocked(ValueId id) {
     if (auto it = blocks_.find(id); it != blocks_.end()) return it->second;
     const Shape own = shape(id);
     const int64_t block = block_of(own);
+    const ValueId whole = emit_resized(graph_, plain(id), 1, filled(own[1]));
+    const int64_t blocks = filled(own[1]) / block;
     if (is_one_position(own)) {
       Shape same(own.size(), 1);
-      same[0] = own[0], same[1] = own[1] / block;
+      same[0] = own[0], same[1] = blocks;
       same.push_back(block);
-      return blocks_[id] = emit_reshape(graph_, plain(id), same);
+      return blocks_[id] = emit_reshape(graph_, whole, same);
     }
-    Shape split{own[0], own[1] / block, block};
+    Shape split{own[0], blocks, block};
     split.insert(split.end(), own.begin() + 2, own.end());
     std::vector<int64_t> perm{0, 1};
     for (size_t i = 3; i < split.size(); ++i) perm.push_back(static_cast<int64_t>(i));
     perm.push_back(2);
-    ValueId wide = emit_reshape(graph_, plain(id), split);
+    ValueId wide = emit_reshape(graph_, whole, split);
     return blocks_[id] = emit_node(graph_, Op::kTranspose, TransposeAttrs{perm}, {wide}, graph_.value(id).name);
   }
   // A number, or one a channel, beside blocked tensors.
   ValueId blocked_constant(ValueId id, size_t rank) {
     if (graph_.value(id).elements() == 1) return emit_reshape(graph_, id, {});
     Shape s(rank, 1);
-    const int64_t block = block_of(graph_.value(id).elements());
-    s[1] = graph_.value(id).elements() / block;
+    const int64_t channels = graph_.value(id).elements(), block = block_of(channels);
+    s[1] = filled(channels) / block;
     s.push_back(block);
-    return emit_reshape(graph_, id, s);
+    // What fills a block divides by no zero.
+    return emit_reshape(graph_, emit_resized(graph_, emit_reshape(graph_, id, {channels}), 0, filled(channels), 1), s);
   }
 
   // M/b,C/b,kernel...,b,b: groups of channels side by side for each filter.
@@ -296,6 +327,19 @@ class LayoutPass {
     for (size_t i = 4; i < split.size(); ++i) perm.push_back(static_cast<int64_t>(i));
     perm.insert(perm.end(), {3, 1});
     return emit_transposed(graph_, emit_reshape(graph_, id, split), perm);
+  }
+
+  // Weights of channels that fill blocks are zero: nothing that such channels hold reaches a result.
+  void fill_weights(Node& node, ConvAttrs& a, bool in, bool out) {
+    const Shape own = shape(node.inputs[1]);
+    const int64_t filters = out ? filled(own[0]) : own[0];
+    node.inputs[1] = emit_resized(graph_, node.inputs[1], 0, filters);
+    if (node.inputs.size() > 2) node.inputs[2] = emit_resized(graph_, node.inputs[2], 0, filters);
+    if (a.group > 1) {
+      a.group = filters;
+    } else if (in) {
+      node.inputs[1] = emit_resized(graph_, node.inputs[1], 1, filled(own[1]));
+    }
   }
 
   int64_t rewrite() {
@@ -335,6 +379,7 @@ class LayoutPass {
       auto attrs = node.as<ConvAttrs>();
       attrs.block_in = in ? shape(node.inputs[0]).back() : 1;
       attrs.block_out = out ? block_of(shape(node.output)) : 1;
+      fill_weights(node, attrs, in, out);
       if (in && out && attrs.group == 1 && is_byte_product(node) && graph_.value(node.inputs[1]).is_constant())
         node.inputs[1] = blocked_weight(node.inputs[1], attrs);
       node.attrs = attrs;
@@ -346,7 +391,7 @@ class LayoutPass {
     ValueId made = emit_node(graph_, node.op, node.attrs, node.inputs, node);
     if (op_class(node.op) == OpClass::kReduction) {
       // One position is left: the blocks have the order of the channels.
-      plain_[node.output] = emit_reshape(graph_, made, Shape(shape(node.output)));
+      plain_[node.output] = unblocked(made, shape(node.output));
     } else if (out) {
       blocks_[node.output] = made;
     } else {

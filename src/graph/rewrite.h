@@ -79,16 +79,44 @@ inline ValueId emit_reshape(Graph& graph, ValueId id, const Shape& shape) {
   return emit_node(graph, Op::kReshape, ReshapeAttrs{shape}, {id}, value.name);
 }
 
-// `id` with its axes in another order: a constant, or a Transpose.
-inline ValueId emit_transposed(Graph& graph, ValueId id, const std::vector<int64_t>& perm) {
-  const std::string name = graph.value(id).name;
+// A node, or a constant where it moves elements of constants.
+inline ValueId emit_folded(Graph& graph, Op op, Attributes attrs, std::vector<ValueId> inputs) {
+  const std::string name = graph.value(inputs[0]).name;
   const size_t before = graph.order.size();
-  const ValueId made = emit_node(graph, Op::kTranspose, TransposeAttrs{perm}, {id}, name);
+  const ValueId made = emit_node(graph, op, std::move(attrs), std::move(inputs), name);
   auto constant = evaluate_exactly(graph, graph.node(graph.value(made).producer));
   if (!constant || !*constant) return made;
   graph.order.resize(before);
   const Value value = graph.value(made);
   return graph.add_constant(name, value.dtype, value.shape, **constant);
+}
+
+// `id` with its axes in another order: a constant, or a Transpose.
+inline ValueId emit_transposed(Graph& graph, ValueId id, const std::vector<int64_t>& perm) {
+  return emit_folded(graph, Op::kTranspose, TransposeAttrs{perm}, {id});
+}
+
+// `id` with `extent` places along the axis: those behind its own are `value`, or the last ones are left out.
+inline ValueId emit_resized(Graph& graph, ValueId id, size_t axis, int64_t extent, double value = 0) {
+  const Shape own = graph.value(id).shape;
+  if (own[axis] == extent) return id;
+  if (own[axis] > extent) {
+    SliceAttrs slice{Shape(own.size(), 0), Shape(own.size(), 1), own};
+    slice.extents[axis] = extent;
+    return emit_folded(graph, Op::kSlice, slice, {id});
+  }
+  if (graph.value(id).is_constant()) {
+    Shape behind = own;
+    behind[axis] = extent - own[axis];
+    const Value like = graph.value(id);
+    const std::vector<double> values(static_cast<size_t>(element_count(behind)), value);
+    const ValueId fill =
+        graph.add_constant(like.name, like.dtype, behind, make_constant_from_doubles(like.dtype, values));
+    return emit_folded(graph, Op::kConcat, AxisAttrs{static_cast<int64_t>(axis)}, {id, fill});
+  }
+  PadAttrs pad{Shape(own.size(), 0), Shape(own.size(), 0), value};
+  pad.end[axis] = extent - own[axis];
+  return emit_folded(graph, Op::kPad, pad, {id});
 }
 
 // How often live nodes and outputs read each value, by ValueId.

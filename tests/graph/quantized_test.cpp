@@ -210,6 +210,47 @@ TEST_CASE("quantized convolutions keep their values within a step of the result"
         }
 }
 
+TEST_CASE(
+    "channels that blocks do not divide fill the last block: the values stay, and blocks meet without conversions") {
+  // A dense convolution, a pool, a depthwise one, a dense one, and means of its channels, or these as they are.
+  for (const auto& [first, second] : {std::pair<int64_t, int64_t>{20, 40}, {100, 13}, {40, 6}})
+    for (bool means : {false, true}) {
+      INFO(first << ", " << second << (means ? " means" : ""));
+      Net net;
+      ValueId q = net.g.add_input("a", DType::kU8, {2, 6, 9, 7});
+      const auto convolved = [&](int64_t filters, int64_t inputs, int64_t group) {
+        const ValueId x = net.floats(q, {}, {131.0}, {0.02});
+        const ValueId w = net.floats(net.bytes(DType::kI8, {filters, inputs / group, 3, 3}), {}, {}, {0.004});
+        ValueId y = net.node(Op::kConv, conv_attrs({3, 3}, 1, 1, group), {x, w});
+        return net.quantize(net.node(Op::kClip, ClipAttrs{0, 6}, {y}), 6.0 / 255, 0);
+      };
+      q = convolved(first, 6, 1);
+      PoolAttrs pool;
+      pool.kernel = pool.strides = {2, 2}, pool.dilations = {1, 1}, pool.pads_begin = pool.pads_end = {0, 0};
+      q = net.node(Op::kMaxPool, pool, {q});
+      q = convolved(first, first, first);
+      q = convolved(second, first, 1);
+      ValueId y = q;
+      if (means) {
+        y = net.node(Op::kReduceMean, ReduceAttrs{{2, 3}, false}, {net.node(Op::kCast, CastAttrs{DType::kF32}, {q})});
+        y = net.quantize(y, 1, 0);
+      }
+      OptimizeOptions options;
+      options.layouts = blocked_layouts();
+      options.layouts->fills_byte_blocks = true;
+      check(net, y, 2, options);
+      int64_t conversions = 0;
+      for (NodeId id : net.g.order) {
+        const Node& node = net.g.node(id);
+        conversions += node.op == Op::kTranspose;
+        if (node.op != Op::kConv || node.as<ConvAttrs>().kernel.size() != 2) continue;
+        const int64_t block = node.as<ConvAttrs>().block_out;
+        CHECK((block == 16 || (second == 6 && block == 8) || net.g.value(node.output).shape[1] == 1));
+      }
+      CHECK(conversions <= 2);
+    }
+}
+
 TEST_CASE("a bias between whole numbers of units is added in floats") {
   Net net;
   const ValueId x = net.floats(net.g.add_input("a", DType::kU8, {3, 5}), {}, {9}, {0.5});

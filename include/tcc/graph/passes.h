@@ -105,6 +105,7 @@ struct LayoutModel {
   };
   int64_t block = 16;               // channels side by side: one vector, or two
   int64_t byte_block = 16;          // where convolutions multiply bytes, at most: see assign_layouts
+  bool fills_byte_blocks = false;   // the last block may have channels that nothing reads
   double flops_per_second = 1e11;   // of a well-shaped convolution
   double bytes_per_second = 1e10;   // of copying between layouts
   double plain_efficiency = 0.8;    // share of the peak that a convolution of plain operands reaches, by estimate,
@@ -118,8 +119,8 @@ struct LayoutModel {
 // Decides for every convolution, pool and elementwise operator between them whether its channels are plain (NCHW) or
 // blocked (NCHW16c): the cheapest assignment of the chain by LayoutModel, conversions counted. Conversions are Reshape
 // and Transpose nodes; neighbors that agree have none. Where convolutions multiply bytes, channels that byte_block
-// does not divide have blocks of half as many, as often as it takes, of four at the least. Returns how many
-// convolutions are blocked.
+// does not divide have blocks of half as many, as often as it takes, of four at the least; with fills_byte_blocks, or
+// larger ones whose last one is filled up, with Pad and Slice nodes around. Returns how many convolutions are blocked.
 int64_t assign_layouts(Graph& graph, const LayoutModel& model);
 
 // Products and convolutions of the types, halves, are computed in f32 on converted operands, where many results read

@@ -12,6 +12,7 @@ namespace {
 
 using llvm::Value;
 
+constexpr int64_t kMostBesideSquares = 4;                            // windows of a register
 constexpr int64_t kNoElement = std::numeric_limits<int64_t>::min();  // a lane that is off
 
 // Greedy from the lowest: no other choice of windows has fewer.
@@ -73,6 +74,8 @@ Value* Emitter::load_windows(const BufferSlot& slot, const LaneSplit& split, Val
       if ((*elements)[static_cast<size_t>(l)] != kNoElement) on.push_back((*elements)[static_cast<size_t>(l)]);
     windows.push_back(windows_of(on, width));
     if (!analysis::are_few_windows(std::ssize(windows.back()), together)) return nullptr;
+    // Squares of neighboring columns take fewer shuffles then.
+    if (transposed_ >= analysis::kMinTransposed && std::ssize(windows.back()) > kMostBesideSquares) return nullptr;
   }
   auto* type = llvm::FixedVectorType::get(memory_type(slot.buffer->type), static_cast<unsigned>(width));
   llvm::SmallVector<Value*, 8> parts;

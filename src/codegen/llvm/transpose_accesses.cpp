@@ -135,9 +135,24 @@ class Transposer {
     return b_.CreateShuffleVector(x, y, pick);
   }
 
-  // Rows become columns.
+  // Rows become columns. Processors interleave halves of a register of 16 bytes by one instruction: with the rows of
+  // the lower half beside those of the upper one, log2(w) times, each element is in its place.
   void transpose(std::vector<Value*>& rows) {
+    constexpr int64_t kInterleavedBytes = 16;
     const auto w = static_cast<int>(rows.size());
+    if (w * bytes_ <= kInterleavedBytes) {
+      for (int done = 1; done < w; done *= 2) {
+        std::vector<Value*> next;
+        for (size_t i = 0; 2 * i < rows.size(); ++i)
+          for (int half : {0, w / 2}) {
+            llvm::SmallVector<int, 16> pick;
+            for (int j = 0; j < w / 2; ++j) pick.append({half + j, w + half + j});
+            next.push_back(b_.CreateShuffleVector(rows[i], rows[i + rows.size() / 2], pick));
+          }
+        rows = std::move(next);
+      }
+      return;
+    }
     for (int block = 1; block < w; block *= 2)
       for (int i = 0; i < w; ++i) {
         if ((i & block) != 0) continue;
