@@ -366,7 +366,23 @@ class ProductQuantizer {
     return emit_node(graph_, Op::kPad, pad, {id}, v.name);
   }
 
+  // Of a constant, whatever its size: nothing is summed while the model runs.
+  ValueId constant_sums(ValueId numbers, size_t axis) {
+    const Value v = value(numbers);
+    const std::vector<double> all = constant_doubles(*v.constant, v.dtype, v.elements());
+    Shape kept = v.shape;
+    kept[axis] = 1;
+    const int64_t inner = element_count(Shape(v.shape.begin() + static_cast<int64_t>(axis) + 1, v.shape.end()));
+    std::vector<double> sums(static_cast<size_t>(element_count(kept)), 0);
+    for (int64_t i = 0; i < std::ssize(all); ++i) {
+      const int64_t outer = i / (inner * v.shape[axis]);
+      sums[static_cast<size_t>(outer * inner + i % inner)] += all[static_cast<size_t>(i)];
+    }
+    return graph_.add_constant(v.name, DType::kI32, kept, make_constant_from_doubles(DType::kI32, sums));
+  }
+
   ValueId sums_over(ValueId numbers, int64_t axis, const Node& node) {
+    if (value(numbers).is_constant()) return constant_sums(numbers, static_cast<size_t>(axis));
     const ValueId wide = emit(Op::kCast, CastAttrs{DType::kI32}, {numbers}, node);
     return emit(Op::kReduceSum, ReduceAttrs{{axis}, true, false}, {wide}, node);
   }

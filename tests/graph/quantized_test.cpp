@@ -163,6 +163,17 @@ TEST_CASE("zero points of each row, of each column, and computed ones") {
     ValueId y = net.node(Op::kMatMul, MatMulAttrs{}, {x, w});
     check(net, net.node(Op::kCast, CastAttrs{DType::kI32}, {y}), 0);
   }
+  {  // beside a large constant, of which nothing is summed while the model runs
+    Net net;
+    const ValueId a = net.g.add_input("a", DType::kU8, {2, 600}), z = net.g.add_input("z", DType::kU8, {});
+    ValueId x = net.node(Op::kCast, CastAttrs{DType::kF64}, {a});
+    x = net.node(Op::kSub, NoAttrs{}, {x, net.node(Op::kCast, CastAttrs{DType::kF64}, {z})});
+    const ValueId w = net.floats(net.bytes(DType::kI8, {600, 500}), {}, {}, {}, DType::kF64);
+    ValueId y = net.node(Op::kMatMul, MatMulAttrs{}, {x, w});
+    check(net, net.node(Op::kCast, CastAttrs{DType::kI32}, {y}), 0);
+    CHECK(std::none_of(net.g.order.begin(), net.g.order.end(),
+                       [&](NodeId id) { return net.g.node(id).op == Op::kReduceSum; }));
+  }
   {  // beside an image that is padded
     Net net;
     const ValueId a = net.g.add_input("a", DType::kU8, {2, 3, 6, 5}), z = net.g.add_input("z", DType::kU8, {});
