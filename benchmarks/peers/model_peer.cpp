@@ -2,8 +2,14 @@
 // "model":
 //
 //   prepare model library=FILE threads=N dump=FILE  ->  {"outputs": [elements, ...]}; the outputs as f32 in the file
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <new>
 
 #include "peer.h"
 #include "tcc/package/loaded_model.h"
@@ -18,8 +24,34 @@ std::runtime_error failure(const Error& error) {
   return std::runtime_error(error.message);
 }
 
+// Memory as the peers in Python have it: at a line of the cache, where two tensors do not drive each other's loads and
+// stores apart by chance, and large tensors ask for huge pages, as NumPy does.
+template <class T>
+struct ArrayMemory {
+  using value_type = T;
+  ArrayMemory() = default;
+  template <class U>
+  ArrayMemory(const ArrayMemory<U>&) {}
+  T* allocate(size_t count) {
+    constexpr size_t kLine = 64, kLarge = size_t{4} << 20;
+    const size_t bytes = (count * sizeof(T) + kLine - 1) / kLine * kLine;
+    void* memory = std::aligned_alloc(kLine, std::max(bytes, kLine));
+    if (memory == nullptr) throw std::bad_alloc();
+    if (bytes >= kLarge) {
+      const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+      const uintptr_t at = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page;
+      // A request: where it is refused, pages are small.
+      madvise(reinterpret_cast<void*>(at), reinterpret_cast<uintptr_t>(memory) + bytes - at, MADV_HUGEPAGE);
+    }
+    return static_cast<T*>(memory);
+  }
+  void deallocate(T* memory, size_t) { std::free(memory); }
+  bool operator==(const ArrayMemory&) const { return true; }
+};
+using Array = std::vector<std::byte, ArrayMemory<std::byte>>;
+
 // Small numbers for floats; any number for bytes; 0 or 1 for wider integers, which are ids, masks and segments alike.
-std::vector<std::byte> input_data(const package::TensorSpec& spec, uint32_t tensor) {
+Array input_data(const package::TensorSpec& spec, uint32_t tensor) {
   const int64_t count = graph::element_count(spec.shape);
   std::vector<double> numbers(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
@@ -55,8 +87,8 @@ class ModelOperation : public Operation {
   std::vector<float> output() override {
     std::vector<float> all;
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      for (double v :
-           graph::constant_doubles(graph::make_constant(outputs_[i]), model_->outputs()[i].dtype, elements(i)))
+      for (double v : graph::constant_doubles(graph::make_constant({outputs_[i].begin(), outputs_[i].end()}),
+                                              model_->outputs()[i].dtype, elements(i)))
         all.push_back(static_cast<float>(v));
     }
     return all;
@@ -73,7 +105,7 @@ class ModelOperation : public Operation {
 
   std::shared_ptr<package::LoadedModel> model_;
   std::unique_ptr<package::ModelContext> context_;
-  std::vector<std::vector<std::byte>> inputs_, outputs_;
+  std::vector<Array> inputs_, outputs_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;
 };
