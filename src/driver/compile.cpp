@@ -18,6 +18,7 @@
 #include "tcc/backend/backend.h"
 #include "tcc/driver/dynamic.h"
 #include "tcc/driver/forms.h"
+#include "tcc/graph/byte_functions.h"
 #include "tcc/graph/reference.h"
 #include "tcc/graph/resample_order.h"
 #include "tcc/graph/split_reductions.h"
@@ -174,7 +175,12 @@ Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, cons
   options.fast_math = source.fast_math;
   options.packed_weights = backend::backend_of(target).runs_unscheduled;
   options.transpose_weights = source.precision == target::Precision::kTf32;
-  return graph::optimize(graph, evaluator.get(), options);
+  TCC_TRY_VOID(graph::optimize(graph, evaluator.get(), options));
+  // Where tables of bytes stay in registers.
+  const bool looks_up = backend::backend_of(target).by_threads && target.cpu.features.avx512_vbmi;
+  if (looks_up && source.ranges.empty() && graph.counts == 0)
+    TCC_TRY_VOID(graph::tabulate_byte_functions(graph, *evaluator));
+  return {};
 }
 
 namespace {

@@ -25,7 +25,9 @@ double as_held(double value, graph::DType dtype) {
 // The position that element `at` of the indices means: from the end when negative, moved inside when out of range.
 Expr GroupNest::picked(const Tensor& indices, const Exprs& at, int64_t extent) {
   Expr index = b().cast(b().load(*indices.buffer, at), Type::kI64);
+  if (indices.buffer->type == Type::kU8) return index;  // of a table with a place for each byte
   Expr position = b().select(b().lt(index, b().integer(0)), b().offset(index, extent), index);
+  if (indices.buffer->type == Type::kI8) return position;
   return b().max(b().integer(0), b().min(position, b().integer(extent - 1)));
 }
 

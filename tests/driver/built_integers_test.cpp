@@ -80,3 +80,20 @@ TEST_CASE("a shift to the right of unsigned integers moves zeros in") {
   CHECK(shifted(DType::kU64, wide, 63) == Doubles{1, 1, 0, 0, 0});
   CHECK(shifted(DType::kU32, {4294967295, 2147483648, 9}, 3) == Doubles{536870911, 268435456, 1});
 }
+
+TEST_CASE("a table with a place for each byte is read right, of all lengths and signs") {
+  for (DType type : {DType::kU8, DType::kI8})
+    for (DType held : {DType::kU8, DType::kI8})
+      for (int64_t count : {1, 16, 37, 64, 100, 256, 5003}) {
+        INFO(graph::dtype_name(type) << " to " << graph::dtype_name(held) << ", " << count);
+        const double low = type == DType::kI8 ? -128 : 0, least = held == DType::kI8 ? -128 : 0;
+        Doubles table, x, want;
+        for (int i = 0; i < 256; ++i) table.push_back(least + i * 89 % 256);
+        for (int64_t i = 0; i < count; ++i) x.push_back(low + static_cast<double>((i * 37 + 11) % 256));
+        for (double v : x) want.push_back(table[static_cast<size_t>(v < 0 ? v + 256 : v)]);
+        CHECK(built(type, x, [&](Graph& g, ValueId in) {
+                const ValueId t = g.add_constant("t", held, {256}, graph::make_constant_from_doubles(held, table));
+                return node(g, Op::kGather, graph::AxisAttrs{0}, {t, in});
+              }) == want);
+      }
+}

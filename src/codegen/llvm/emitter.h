@@ -188,6 +188,9 @@ class Emitter {
   llvm::Value* load_window(const BufferSlot& slot, ir::Expr uniform, ir::Interval window, int64_t width, Val mask);
   llvm::Value* load_windows(const BufferSlot& slot, const LaneSplit& split, Val mask);
 
+  // --- tables of bytes (byte_tables.cpp) ---
+  llvm::Value* load_from_table(const BufferSlot& slot, const FlatAddress& at, Val mask);
+
   // --- transposes (transpose_accesses.cpp) ---
   void note_lanes(const BufferSlot& slot, const FlatAddress& at, llvm::Instruction* made, bool store,
                   llvm::Value* mask);

@@ -388,6 +388,7 @@ Val Emitter::load_lanes(const BufferSlot& slot, const FlatAddress& at, const Gua
       if (raw == nullptr && !slot.local) raw = load_windows(slot, *at.split, guard.mask);
     }
   }
+  if (raw == nullptr && !at.split) raw = load_from_table(slot, at, guard.mask);
   if (raw == nullptr) {
     Value* on =
         guard.mask.v != nullptr

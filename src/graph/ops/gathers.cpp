@@ -19,8 +19,10 @@ Result<void> need_indices(const Value& indices) {
 Result<TensorType> Typing::gather() const {
   const Value &data = in(0), &indices = in(1);
   int64_t axis = node_.as<AxisAttrs>().axis;
-  TCC_TRY_VOID(need_indices(indices));
   TCC_TRY_VOID(need_axis(axis, data.shape));
+  // A table of bytes has a place for each.
+  constexpr int64_t kBytes = 256;
+  if (!is_byte(indices.dtype) || data.shape[static_cast<size_t>(axis)] != kBytes) TCC_TRY_VOID(need_indices(indices));
   if (data.shape[static_cast<size_t>(axis)] == 0 && indices.elements() > 0)
     return input_error("axis {} of {} has nothing to pick from", axis, shape_text(data.shape));
   Shape out(data.shape.begin(), data.shape.begin() + axis);
