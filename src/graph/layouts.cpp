@@ -270,7 +270,8 @@ class LayoutPass {
   // The bytes of both layouts are the same.
   static bool is_one_position(const Shape& own) { return element_count(Shape(own.begin() + 2, own.end())) == 1; }
   // Blocks behind each other under the plain shape, without what fills the last one.
-  ValueId unblocked(ValueId id, const Shape& own) {
+  // `own` is a copy: nodes that are made move the values that shapes belong to.
+  ValueId unblocked(ValueId id, const Shape own) {
     Shape whole = own;
     whole[1] = filled(own[1]);
     return emit_resized(graph_, emit_reshape(graph_, id, whole), 1, own[1]);
