@@ -24,8 +24,8 @@ std::runtime_error failure(const Error& error) {
   return std::runtime_error(error.message);
 }
 
-// Memory as the peers in Python have it: at a line of the cache, where two tensors do not drive each other's loads and
-// stores apart by chance, and large tensors ask for huge pages, as NumPy does.
+// Memory as the peers in Python have it. Tensors begin at a line of the cache: loads of one wait for stores of another
+// where their addresses overlap in the lowest 12 bits. Large tensors ask for huge pages, as NumPy's do.
 template <class T>
 struct ArrayMemory {
   using value_type = T;

@@ -158,10 +158,10 @@ std::vector<graph::DType> widened_types(const target::Target& target) {
 
 Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, const target::Target& target) {
   auto evaluator = graph::reference_evaluator();
-  if (backend::backend_of(target).by_threads) {
-    graph::separate_resamples(graph);
-    if (source.ranges.empty() && graph.counts == 0) graph::split_reductions(graph);
-  }
+  const bool by_threads = backend::backend_of(target).by_threads;
+  const bool shapes_are_known = source.ranges.empty() && graph.counts == 0;
+  if (by_threads) graph::separate_resamples(graph);
+  if (by_threads && shapes_are_known) graph::split_reductions(graph);
   graph::OptimizeOptions options;
   const bool asks = source.layouts == Layouts::kPlain && convolves_bytes(graph);
   options.layouts = layout_model(asks ? Layouts::kAuto : source.layouts, target);
@@ -177,8 +177,7 @@ Result<void> optimize_graph(graph::Graph& graph, const ModelSource& source, cons
   options.transpose_weights = source.precision == target::Precision::kTf32;
   TCC_TRY_VOID(graph::optimize(graph, evaluator.get(), options));
   // Where tables of bytes stay in registers.
-  const bool looks_up = backend::backend_of(target).by_threads && target.cpu.features.avx512_vbmi;
-  if (looks_up && source.ranges.empty() && graph.counts == 0)
+  if (by_threads && shapes_are_known && target.cpu.features.avx512_vbmi)
     TCC_TRY_VOID(graph::tabulate_byte_functions(graph, *evaluator));
   return {};
 }

@@ -301,7 +301,7 @@ class ProductQuantizer {
     const int64_t filters = shape(w)[0], whole = whole_filters(filters);
     const bool grows = folds && attrs.group == 1 && !options_.is_signed && whole != filters && constant;
     if (grows) {
-      w = padded_to(w, 0, whole, 0);
+      w = emit_resized(graph_, w, 0, whole, 0);
       if (!bias.empty()) bias.resize(static_cast<size_t>(whole), 0);
     }
     std::vector<ValueId> inputs{x, w};
@@ -354,18 +354,9 @@ class ProductQuantizer {
   }
   void pad_to_groups(ValueId& x, ValueId& w, double zero) {
     const int64_t group = options_.pad_channels, whole = (shape(x)[1] + group - 1) / group * group;
-    x = padded_to(x, 1, whole, zero);
-    w = padded_to(w, 1, whole, 0);
+    x = emit_resized(graph_, x, 1, whole, zero);
+    w = emit_resized(graph_, w, 1, whole, 0);
   }
-  ValueId padded_to(ValueId id, size_t axis, int64_t extent, double number) {
-    const Value v = value(id);
-    PadAttrs pad;
-    pad.begin.assign(v.shape.size(), 0), pad.end.assign(v.shape.size(), 0);
-    pad.end[axis] = extent - v.shape[axis];
-    pad.value = number;
-    return emit_node(graph_, Op::kPad, pad, {id}, v.name);
-  }
-
   // Of a constant, whatever its size: nothing is summed while the model runs.
   ValueId constant_sums(ValueId numbers, size_t axis) {
     const Value v = value(numbers);

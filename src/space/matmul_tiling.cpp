@@ -157,6 +157,9 @@ void pack_operands(Schedule& s, const Matmul& m, BlockRv block, int64_t rows, in
 int64_t column_bytes(const Matmul& m, int64_t columns) {
   return columns * type_bytes(m.nest.loads[0]->type);
 }
+int64_t right_bytes(const Matmul& m) {
+  return m.nest.extents[m.sum] * column_bytes(m, m.nest.extents[m.column]);
+}
 int64_t sum_block(const Matmul& m, int64_t columns, const target::Target& target) {
   return cache_block(m.nest.extents[m.sum], column_bytes(m, columns), kMinSteps, target);
 }
@@ -183,16 +186,14 @@ int64_t products(const Matmul& m) {
 
 // The sum is short, and the cache keeps all panels while the rows pass by, of which each thread has several tiles.
 bool rows_come_first(const Matmul& m, int64_t rows, const target::Target& target) {
-  const int64_t right = m.nest.extents[m.sum] * column_bytes(m, m.nest.extents[m.column]);
-  return !m.transposed && m.nest.extents[m.sum] <= kShortSum && 2 * right <= target.cpu.l2_bytes &&
+  return !m.transposed && m.nest.extents[m.sum] <= kShortSum && 2 * right_bytes(m) <= target.cpu.l2_bytes &&
          products(m) * row_tiles(m, rows) >= kTilesOfThread * target.cpu.threads;
 }
 
 // The right operand where it is not constant, its columns are side by side, and copying it pays.
 const Load* copied_for_rows(const Kernel& k, const Matmul& m, int64_t rows, const target::Target& target) {
-  const int64_t right = m.nest.extents[m.sum] * column_bytes(m, m.nest.extents[m.column]);
   if (m.copied != nullptr || m.transposed || m.nest.extents[m.sum] <= kVeryShortSum ||
-      row_tiles(m, rows) < kMinCopiedTiles || right <= target.cpu.l1_bytes)
+      row_tiles(m, rows) < kMinCopiedTiles || right_bytes(m) <= target.cpu.l1_bytes)
     return nullptr;
   for (const analysis::Operand& o : m.nest.operands) {
     if (o.stride[m.column] != 1 || o.dim[m.column] < 0 || o.constant || o.load->predicate != nullptr) continue;

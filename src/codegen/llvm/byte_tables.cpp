@@ -1,8 +1,8 @@
 // Loads from constants of 256 bytes at places that are bytes themselves: the table stays in registers, and one
 // instruction picks from two of them for 64 bytes. A gather would read each lane by itself.
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
-#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -33,28 +33,20 @@ Value* Emitter::load_from_table(const BufferSlot& slot, const FlatAddress& at, V
   auto* narrow = llvm::FixedVectorType::get(b_.getInt8Ty(), static_cast<unsigned>(lanes));
   // Places of a table are below 256: their lowest bits say all.
   places = b_.CreateTrunc(places, narrow);
-  Value* all = nullptr;
+  llvm::SmallVector<Value*, 4> parts;
   for (int64_t first = 0; first < lanes; first += kRegister) {
-    const int64_t count = std::min(kRegister, lanes - first);
-    llvm::SmallVector<int, 64> pick(static_cast<size_t>(kRegister), -1);
-    for (int64_t l = 0; l < count; ++l) pick[static_cast<size_t>(l)] = static_cast<int>(first + l);
+    llvm::SmallVector<int, 64> pick;
+    for (int64_t l = first; l < first + kRegister; ++l) pick.push_back(l < lanes ? static_cast<int>(l) : -1);
     Value* index = b_.CreateShuffleVector(places, pick);
     const auto picked = [&](size_t k) {
       return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpermi2var_qi_512, {}, {table[k], index, table[k + 1]});
     };
     Value* is_high = b_.CreateICmpSLT(index, llvm::Constant::getNullValue(whole));
-    Value* part = b_.CreateSelect(is_high, picked(2), picked(0));
-    llvm::SmallVector<int, 64> own(static_cast<size_t>(lanes), -1);
-    for (int64_t l = 0; l < lanes; ++l)
-      if (l >= first && l < first + count) own[static_cast<size_t>(l)] = static_cast<int>(l - first);
-    Value* spread = b_.CreateShuffleVector(part, own);
-    if (all == nullptr) {
-      all = spread;
-      continue;
-    }
-    for (int64_t l = 0; l < lanes; ++l) own[static_cast<size_t>(l)] = static_cast<int>(l < first ? l : lanes + l);
-    all = b_.CreateShuffleVector(all, spread, own);
+    parts.push_back(b_.CreateSelect(is_high, picked(2), picked(0)));
   }
+  llvm::SmallVector<int, 64> own(static_cast<size_t>(lanes));
+  std::iota(own.begin(), own.end(), 0);
+  Value* all = b_.CreateShuffleVector(llvm::concatenateVectors(b_, parts), own);
   if (mask.v == nullptr) return all;
   return b_.CreateSelect(lanes_of(mask), all, llvm::Constant::getNullValue(narrow));
 }
